@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <string>
 
 #include "mpi/error.hpp"
 #include "src/base/check.hpp"

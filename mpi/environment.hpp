@@ -19,8 +19,7 @@ class MpiEnvironment {
  public:
   MpiEnvironment(int& argc, char**& argv);
   ~MpiEnvironment();
-  MpiEnvironment(const MpiEnvironment&) = delete;
-  MpiEnvironment& operator=(const MpiEnvironment&) = delete;
+  MpiEnvironment& operator=(MpiEnvironment&&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }

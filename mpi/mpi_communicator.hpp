@@ -22,8 +22,7 @@ class MpiCommunicator final : public Communicator {
   /// Duplicates `comm` to isolate its messages. Collective.
   MpiCommunicator(std::shared_ptr<ProgressEngine> engine, MPI_Comm comm, std::string name);
   ~MpiCommunicator() override;
-  MpiCommunicator(const MpiCommunicator&) = delete;
-  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(MpiCommunicator&&) = delete;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }

@@ -67,8 +67,7 @@ class ProgressEngine {
  public:
   ProgressEngine();
   ~ProgressEngine();
-  ProgressEngine(const ProgressEngine&) = delete;
-  ProgressEngine& operator=(const ProgressEngine&) = delete;
+  ProgressEngine& operator=(ProgressEngine&&) = delete;
 
   /// An operation in flight.
   struct Entry {
@@ -98,8 +97,7 @@ class ProgressEngine {
    public:
     Scratch(ProgressEngine& engine, std::size_t size_bytes);
     ~Scratch();
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
+    Scratch& operator=(Scratch&&) = delete;
     std::byte* data() const { return buffer_.data.get(); }
 
    private:

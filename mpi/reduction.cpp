@@ -8,8 +8,6 @@
 #include <array>
 #include <type_traits>
 
-#include "src/base/check.hpp"
-
 namespace trireme::mpi {
 namespace {
 

@@ -45,8 +45,7 @@ class StartupWatchdog {
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
   }
-  StartupWatchdog(const StartupWatchdog&) = delete;
-  StartupWatchdog& operator=(const StartupWatchdog&) = delete;
+  StartupWatchdog& operator=(StartupWatchdog&&) = delete;
 
  private:
   void watch(double minutes, int rank) {

@@ -40,9 +40,6 @@ Tensor uploaded(Backend& b, const std::vector<T>& values) {
   b.compute_stream().synchronize();
   return tensor;
 }
-Tensor sample_numbers(Backend& b, std::int64_t count) {
-  return uploaded(b, std::vector<std::int64_t>(static_cast<std::size_t>(count), 7));
-}
 Tensor tokens(Backend& b, std::int64_t count, std::int64_t below) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -61,7 +58,7 @@ void run_hidden(GpuMeasure& bench, const Model& m) {
   const double bytes = 2.0 * static_cast<double>(n * m.h);
   const std::string name = fmt::format("{}: {} x {}", m.name, n, m.h);
   const Shape shape{m.s, m.b, m.h};
-  const Tensor samples = sample_numbers(b, m.b);
+  const Tensor samples = uploaded(b, std::vector<std::int64_t>(static_cast<std::size_t>(m.b), 7));
   const Dropout dropout(0.1, 1, 1, DropoutSite::mlp_output, samples.view().as<std::int64_t>());
   struct Tensors {
     Tensor x, y, residual, sum;
@@ -247,7 +244,7 @@ struct AttentionShape {
 };
 void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   Backend& b = bench.b;
-  const Tensor samples = sample_numbers(b, a.b);
+  const Tensor samples = uploaded(b, std::vector<std::int64_t>(static_cast<std::size_t>(a.b), 7));
   const std::int64_t row = a.heads * a.d;
   const Tensor qkv = bench.filled({a.s, a.b, 3, a.heads, a.d}), dqkv = bench.filled({a.s, a.b, 3, a.heads, a.d});
   const Tensor out = bench.filled({a.s, a.b, a.heads, a.d}), dout = bench.filled({a.s, a.b, a.heads, a.d});

@@ -103,8 +103,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
       }
     }
   }
-  CudaBackend(const CudaBackend&) = delete;
-  CudaBackend& operator=(const CudaBackend&) = delete;
+  CudaBackend& operator=(CudaBackend&&) = delete;
 
   std::string name() const override { return "cuda"; }
   std::string description() const override { return device_->description(); }

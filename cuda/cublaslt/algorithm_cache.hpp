@@ -26,8 +26,7 @@ class AlgorithmCache {
   AlgorithmCache(std::string path, std::string device, std::uint64_t version);
   /// Writes the file, as `write` does.
   ~AlgorithmCache();
-  AlgorithmCache(const AlgorithmCache&) = delete;
-  AlgorithmCache& operator=(const AlgorithmCache&) = delete;
+  AlgorithmCache& operator=(AlgorithmCache&&) = delete;
 
   std::optional<Choice> find(const std::string& product) const;
   /// Keeps the choice for this run and the next write.

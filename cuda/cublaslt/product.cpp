@@ -9,16 +9,10 @@ namespace {
 constexpr int max_candidates = 32;
 
 cudaDataType_t cuda_type(DType dtype) {
-  switch (dtype) {
-    case DType::fp32:
-      return CUDA_R_32F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    case DType::fp16:
-      return CUDA_R_16F;
-    default:
-      throw ConfigError("products on a GPU are of fp32, bf16 or fp16, not {}: use <backend> cpu", name_of(dtype));
-  }
+  if (dtype == DType::fp32) return CUDA_R_32F;
+  if (dtype == DType::bf16) return CUDA_R_16BF;
+  if (dtype == DType::fp16) return CUDA_R_16F;
+  throw ConfigError("products on a GPU are of fp32, bf16 or fp16, not {}: use <backend> cpu", name_of(dtype));
 }
 
 struct EpilogueInfo {

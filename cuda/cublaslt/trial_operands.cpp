@@ -6,7 +6,6 @@
 namespace trireme::cuda {
 namespace {
 
-/// Alignment of CUDA allocations.
 constexpr std::size_t allocation_alignment = 256;
 
 std::size_t matrix_bytes(std::int64_t rows, std::int64_t columns, DType dtype) {

@@ -14,11 +14,9 @@ class TrialOperands {
   /// EnvironmentError if they are not free.
   TrialOperands(CudaStream& stream, DeviceMemory& memory, const ProductShape& shape, const ProductOperands& operands);
 
-  /// The operands of the next run.
   ProductOperands next();
 
  private:
-  /// Bytes of a matrix's slot.
   std::size_t slot_bytes(std::size_t matrix_bytes) const;
   /// Returns a copy in scratch memory, counted from 0.
   ProductOperands copy(std::size_t number) const;

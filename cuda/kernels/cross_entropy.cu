@@ -152,8 +152,7 @@ class CudaCrossEntropy final : public CrossEntropyKernels {
                   TensorView maximum, TensorView sum_exp, TensorView target_logit) override {
     check_cross_entropy("cross entropy's statistics", logits, shard, {maximum, sum_exp, target_logit});
     check_targets("cross entropy's statistics", logits, targets);
-    dispatch_gpu(logits.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_gpu(logits.dtype(), [&]<class T, class A>() {
       gpu::launch(stream, {"cross_entropy_statistics", rows_of(logits.shape()), block_threads}, statistics_kernel<T>,
                   logits.shape().back(), shard, logits.as<T>(), targets.as<std::int32_t>(), maximum.as<A>(),
                   sum_exp.as<A>(), target_logit.as<A>());
@@ -162,8 +161,7 @@ class CudaCrossEntropy final : public CrossEntropyKernels {
 
   void rescale(Stream& stream, ConstTensorView own_maximum, ConstTensorView maximum, TensorView sum_exp) override {
     check_rescale(own_maximum, maximum, sum_exp);
-    dispatch_gpu(accumulation_type(sum_exp.dtype()), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_gpu(accumulation_type(sum_exp.dtype()), [&]<class T, class A>() {
       gpu::launch(stream, {"rescale", blocks_for(sum_exp.numel()), block_threads}, rescale_kernel<A>, sum_exp.numel(),
                   own_maximum.as<A>(), maximum.as<A>(), sum_exp.as<A>());
     });
@@ -171,8 +169,7 @@ class CudaCrossEntropy final : public CrossEntropyKernels {
 
   void losses(Stream& stream, ConstTensorView maximum, ConstTensorView sum_exp, ConstTensorView target_logit,
               ConstTensorView weights, TensorView losses) override {
-    dispatch_gpu(accumulation_type(losses.dtype()), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_gpu(accumulation_type(losses.dtype()), [&]<class T, class A>() {
       gpu::launch(stream, {"losses", blocks_for(losses.numel()), block_threads}, losses_kernel<A>, losses.numel(),
                   maximum.as<A>(), sum_exp.as<A>(), target_logit.as<A>(), weights.as<A>(), losses.as<A>());
     });
@@ -182,8 +179,7 @@ class CudaCrossEntropy final : public CrossEntropyKernels {
               ConstTensorView target_logit, TensorView rivals) override {
     check_cross_entropy("cross entropy's rivals", logits, shard, {target_logit, rivals});
     check_targets("cross entropy's rivals", logits, targets);
-    dispatch_gpu(logits.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_gpu(logits.dtype(), [&]<class T, class A>() {
       gpu::launch(stream, {"cross_entropy_rivals", rows_of(logits.shape()), block_threads}, rivals_kernel<T>,
                   logits.shape().back(), shard, logits.as<T>(), targets.as<std::int32_t>(), target_logit.as<A>(),
                   rivals.as<A>());
@@ -194,8 +190,7 @@ class CudaCrossEntropy final : public CrossEntropyKernels {
                 ConstTensorView targets, ConstTensorView loss_gradient, double soft_cap, TensorView logits) override {
     check_cross_entropy("cross entropy's backward", logits, shard, {maximum, sum_exp, loss_gradient});
     check_targets("cross entropy's backward", logits, targets);
-    dispatch_gpu(logits.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_gpu(logits.dtype(), [&]<class T, class A>() {
       const bool capped = soft_cap > 0;
       const A curvature = capped ? static_cast<A>(1 / (soft_cap * soft_cap)) : A{0};
       gpu::launch(stream, {"cross_entropy_backward", rows_of(logits.shape()), block_threads},

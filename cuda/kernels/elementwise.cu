@@ -255,8 +255,7 @@ class CudaElementwise final : public ElementwiseKernels {
   void bias_dropout_add_backward(Stream& stream, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
                                  TensorView dbias) override {
     check_bias_dropout_add_backward(dsum, dropout, dx, dbias);
-    dispatch_gpu(dsum.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_gpu(dsum.dtype(), [&]<class T, class A>() {
       const std::int64_t h = dsum.shape().back(), rows = rows_of(dsum.shape());
       if (!dbias) {
         if (dropout.enabled() || dsum.data() != dx.data()) {

@@ -262,7 +262,6 @@ class CublasLtGemm final : public GemmKernels {
     }
   }
 
-  /// Runs the product and returns the choice.
   Choice run_first(CudaStream& stream, const Task& task) {
     if (!deterministic_ && form_ == EpilogueForm::chosen) {
       const std::string key = to_string(class_of(task.shape));

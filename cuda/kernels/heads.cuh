@@ -45,7 +45,6 @@ struct HeadBias {
   }
 };
 
-/// Inputs of the backward kernels.
 template <class T>
 struct BackwardInputs {
   AllHeads<const T> q, k, v, dout;

@@ -216,8 +216,7 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
 void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
                    const NormWeight& weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
                    TensorView dx, TensorView dweight, TensorView dbias) {
-  dispatch_gpu(x.dtype(), [&]<class T>() {
-    using A = Accumulation<T>;
+  dispatch_gpu(x.dtype(), [&]<class T, class A>() {
     const std::int64_t h = weight.values.numel(), rows = rows_of(x.shape());
     if (h == 0 || rows == 0) return;
     const A* mean = statistics.mean ? statistics.mean.as<A>() : nullptr;

@@ -87,8 +87,7 @@ class CudaOptimizer final : public OptimizerKernels {
   void adamw(Stream& stream, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m, TensorView v,
              TensorView rounded) override {
     check_adamw(step, gradient, w, m, v, rounded);
-    dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T, class A>() {
       dispatch_moment<A>(m.dtype(), [&]<class M>() {
         dispatch_moment<A>(v.dtype(), [&]<class V>() {
           gpu::launch(stream, {"adamw", blocks_for(vec8s_of(w.numel())), block_threads}, adamw_kernel<T, M, V>,
@@ -102,8 +101,7 @@ class CudaOptimizer final : public OptimizerKernels {
   void sgd(Stream& stream, const SgdStep& step, ConstTensorView gradient, TensorView w, TensorView m,
            TensorView rounded) override {
     check_sgd(gradient, w, m, rounded);
-    dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T, class A>() {
       gpu::launch(stream, {"sgd", blocks_for(vec8s_of(w.numel())), block_threads}, sgd_kernel<T>, w.numel(),
                   Sgd<A>(step), gradient.as<A>(), w.as<A>(), m.as<A>(), rounded ? rounded.as<T>() : nullptr);
     });

@@ -11,7 +11,6 @@ namespace {
 // Reads each element once. Computes the norm of all gradients, which also reveals non-finite elements. The optimizer
 // applies the factors of loss scale and clipping while reading.
 
-/// Elements summed per block.
 constexpr std::int64_t block_elements = 16384;
 
 template <class T>

@@ -31,8 +31,7 @@ class CallWatchdog {
  public:
   CallWatchdog();
   ~CallWatchdog();
-  CallWatchdog(const CallWatchdog&) = delete;
-  CallWatchdog& operator=(const CallWatchdog&) = delete;
+  CallWatchdog& operator=(CallWatchdog&&) = delete;
 
   struct Outcome {
     ncclResult_t status = ncclSuccess;

@@ -8,7 +8,6 @@
 
 namespace trireme::cuda {
 
-/// GPU of a rank.
 struct RankGpu {
   std::string host;
   std::string uuid;

@@ -38,22 +38,13 @@ class NcclWork final : public Work::State {
 };
 
 ncclDataType_t nccl_type(DType dtype) {
-  switch (dtype) {
-    case DType::fp64:
-      return ncclFloat64;
-    case DType::fp32:
-      return ncclFloat32;
-    case DType::bf16:
-      return ncclBfloat16;
-    case DType::fp16:
-      return ncclFloat16;
-    case DType::int64:
-      return ncclInt64;
-    case DType::int32:
-      return ncclInt32;
-    default:
-      throw ShapeError("a reduction over ranks is of floating-point numbers, int64 or int32, not {}", name_of(dtype));
+  constexpr std::pair<DType, ncclDataType_t> types[] = {{DType::fp64, ncclFloat64},  {DType::fp32, ncclFloat32},
+                                                        {DType::bf16, ncclBfloat16}, {DType::fp16, ncclFloat16},
+                                                        {DType::int64, ncclInt64},   {DType::int32, ncclInt32}};
+  for (const auto& [known, type] : types) {
+    if (known == dtype) return type;
   }
+  throw ShapeError("a reduction over ranks is of floating-point numbers, int64 or int32, not {}", name_of(dtype));
 }
 
 ncclRedOp_t nccl_operation(ReduceOp op) { return op == ReduceOp::sum ? ncclSum : ncclMax; }

@@ -22,8 +22,7 @@ class NcclHandle {
              int reserved_blocks = 0);
   /// Collective on the orderly path; while an exception unwinds, the communicator is aborted.
   ~NcclHandle();
-  NcclHandle(const NcclHandle&) = delete;
-  NcclHandle& operator=(const NcclHandle&) = delete;
+  NcclHandle& operator=(NcclHandle&&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -46,7 +45,6 @@ class NcclHandle {
     std::string text;
     std::unique_ptr<Event> end;  // null: not recorded yet
   };
-  /// Makes the next operation begin after `before`.
   void begin_after(const Event& before);
   /// Keeps the operation just enqueued until it is complete, unless it is part of a graph that is being recorded.
   std::shared_ptr<Operation> enqueued(std::string text);

@@ -18,8 +18,7 @@ namespace trireme::cuda {
 class Multiprocessors {
  public:
   explicit Multiprocessors(int count) : count_(count) {}
-  Multiprocessors(const Multiprocessors&) = delete;
-  Multiprocessors& operator=(const Multiprocessors&) = delete;
+  Multiprocessors& operator=(Multiprocessors&&) = delete;
 
   using Token = std::shared_ptr<void>;
   /// Counts the blocks of a communicator during the lifetime of the token.

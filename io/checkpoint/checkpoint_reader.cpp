@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "io/checkpoint/manifest_json.hpp"
-#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"

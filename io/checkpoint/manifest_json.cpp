@@ -6,7 +6,6 @@
 #include "io/json/json_text.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
-#include "src/base/text.hpp"
 
 namespace trireme::io {
 namespace {

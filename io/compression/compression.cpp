@@ -8,8 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
-#include <string_view>
 #include <vector>
 
 #include "io/posix/file.hpp"
@@ -108,8 +106,7 @@ class GzipFile final : public PackedFile {
                   stream_.msg == nullptr ? "no reason given" : stream_.msg);
   }
   ~GzipFile() override { inflateEnd(&stream_); }
-  GzipFile(const GzipFile&) = delete;
-  GzipFile& operator=(const GzipFile&) = delete;
+  GzipFile& operator=(GzipFile&&) = delete;
 
  private:
   const char* name() const override { return "gzip"; }
@@ -156,34 +153,6 @@ class ZstdFile final : public PackedFile {
   std::unique_ptr<ZSTD_DStream, Free> stream_;
 };
 
-}  // namespace
-
-Compression compression_of(const std::string& path) {
-  std::array<char, 4> head{};
-  const std::string_view start(head.data(), PlainFile(path, 0, INT64_MAX).read(head.data(), head.size()));
-  if (start.starts_with("\x1F\x8B")) return Compression::gzip;
-  const bool is_skippable_frame = start.ends_with("\x2A\x4D\x18") && (start[0] & 0xF0) == 0x50;
-  if (start.starts_with("\x28\xB5\x2F\xFD") || is_skippable_frame) return Compression::zstd;
-  TRIREME_CHECK(!path.ends_with(".gz") && !path.ends_with(".zst"), DataError,
-                "{} holds neither gzip nor Zstandard data, as its name says: get it again, or rename it if it is text",
-                path);
-  return Compression::none;
-}
-
-std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t begin, std::int64_t end) {
-  switch (compression_of(path)) {
-    case Compression::gzip:
-      return std::make_unique<GzipFile>(path);
-    case Compression::zstd:
-      return std::make_unique<ZstdFile>(path);
-    case Compression::none:
-      break;
-  }
-  return std::make_unique<PlainFile>(path, begin, end);
-}
-
-namespace {
-
 std::string gzip_member(std::string_view bytes) {
   constexpr int window_bits = 15 + 16;  // 15 is the largest window, 16 selects gzip's header
   constexpr int memory_level = 8;
@@ -216,6 +185,30 @@ std::string zstd_frame(std::string_view bytes) {
 }
 
 }  // namespace
+
+Compression compression_of(const std::string& path) {
+  std::array<char, 4> head{};
+  const std::string_view start(head.data(), PlainFile(path, 0, INT64_MAX).read(head.data(), head.size()));
+  if (start.starts_with("\x1F\x8B")) return Compression::gzip;
+  const bool is_skippable_frame = start.ends_with("\x2A\x4D\x18") && (start[0] & 0xF0) == 0x50;
+  if (start.starts_with("\x28\xB5\x2F\xFD") || is_skippable_frame) return Compression::zstd;
+  TRIREME_CHECK(!path.ends_with(".gz") && !path.ends_with(".zst"), DataError,
+                "{} holds neither gzip nor Zstandard data, as its name says: get it again, or rename it if it is text",
+                path);
+  return Compression::none;
+}
+
+std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t begin, std::int64_t end) {
+  switch (compression_of(path)) {
+    case Compression::gzip:
+      return std::make_unique<GzipFile>(path);
+    case Compression::zstd:
+      return std::make_unique<ZstdFile>(path);
+    case Compression::none:
+      break;
+  }
+  return std::make_unique<PlainFile>(path, begin, end);
+}
 
 std::string packed(std::string_view bytes, Compression compression) {
   return compression == Compression::gzip ? gzip_member(bytes) : zstd_frame(bytes);

@@ -1,11 +1,8 @@
 #include "io/corpus/corpus_store.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <sstream>
-#include <variant>
-#include <vector>
 
 #include "io/h5/file.hpp"
 #include "src/base/check.hpp"

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "io/corpus/corpus_store.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/check.hpp"
-#include "src/base/hash.hpp"
 
 namespace trireme::io {
 namespace {

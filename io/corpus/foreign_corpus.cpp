@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "io/corpus/corpus_store.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/mapped_file.hpp"
@@ -170,6 +169,35 @@ class Index {
   bool has_sentences_ = false;
 };
 
+constexpr std::size_t llmc_header_bytes = 256 * 4;
+struct Kind {
+  std::int32_t magic, version;
+  std::size_t token_bytes;
+};
+constexpr Kind kinds[] = {{20240520, 1, 2}, {20240801, 7, 4}};
+
+template <class T>
+void append(const std::string& path, const ByteReader& bytes, std::size_t count, std::int32_t end_of_document,
+            CorpusWriter& writer) {
+  std::vector<std::int32_t> ids;
+  const auto add = [&] {
+    writer.append(ids);
+    ids.clear();
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t offset = llmc_header_bytes + i * sizeof(T);
+    const std::int32_t id = id_of(bytes.at<T>(offset, "a token"), path, offset, writer);
+    if (id == end_of_document && i > 0) {
+      add();
+      writer.end_document();
+    }
+    ids.push_back(id);
+    if (ids.size() == ids_at_a_time) add();
+  }
+  add();
+  if (writer.document_tokens() > 0) writer.end_document();
+}
+
 }  // namespace
 
 void import_megatron(const std::string& prefix, CorpusWriter& writer, Sequences sequences) {
@@ -243,39 +271,6 @@ void export_megatron(const CorpusStore& store, const std::string& prefix) {
   bin.commit();
   idx.commit();
 }
-
-namespace {
-
-constexpr std::size_t llmc_header_bytes = 256 * 4;
-struct Kind {
-  std::int32_t magic, version;
-  std::size_t token_bytes;
-};
-constexpr Kind kinds[] = {{20240520, 1, 2}, {20240801, 7, 4}};
-
-template <class T>
-void append(const std::string& path, const ByteReader& bytes, std::size_t count, std::int32_t end_of_document,
-            CorpusWriter& writer) {
-  std::vector<std::int32_t> ids;
-  const auto add = [&] {
-    writer.append(ids);
-    ids.clear();
-  };
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t offset = llmc_header_bytes + i * sizeof(T);
-    const std::int32_t id = id_of(bytes.at<T>(offset, "a token"), path, offset, writer);
-    if (id == end_of_document && i > 0) {
-      add();
-      writer.end_document();
-    }
-    ids.push_back(id);
-    if (ids.size() == ids_at_a_time) add();
-  }
-  add();
-  if (writer.document_tokens() > 0) writer.end_document();
-}
-
-}  // namespace
 
 void import_llmc(const std::string& path, std::int32_t end_of_document, CorpusWriter& writer) {
   regular_file_size(path);

@@ -115,8 +115,7 @@ class WorkFolder final : public prepare::WorkFolder {
     rmdir(path_.c_str());  // fails if files are kept or another job has just taken it
   }
 
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
+  WorkFolder& operator=(WorkFolder&&) = delete;
 
   void keep_none() override { kept_.clear(); }
 

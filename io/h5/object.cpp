@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstring>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "io/posix/system_call.hpp"
@@ -44,6 +43,26 @@ int errno_in(std::string_view text) {
   if (begin == text.npos) return 0;
   text.remove_prefix(begin + mark.size());
   return take_number<int>(text).value_or(0);
+}
+
+struct OpenAttribute {
+  AttributeHandle attribute;
+  TypeHandle type;
+  std::size_t size_bytes;
+};
+
+OpenAttribute open_attribute(const Object& object, hid_t handle, const std::string& name) {
+  TRIREME_CHECK(object.has_attribute(name), DataError,
+                "{} has no attribute '{}': the file was not written by this program", object.description(), name);
+  const auto action = [&] { return fmt::format("read attribute '{}' of {}", name, object.description()); };
+  OpenAttribute opened;
+  opened.attribute.reset(checked(action, [&] { return H5Aopen(handle, name.c_str(), H5P_DEFAULT); }));
+  opened.type.reset(checked(action, [&] { return H5Aget_type(opened.attribute.get()); }));
+  const SpaceHandle space(checked(action, [&] { return H5Aget_space(opened.attribute.get()); }));
+  opened.size_bytes = H5Tget_size(opened.type.get());
+  TRIREME_CHECK(H5Sget_simple_extent_type(space.get()) == H5S_SCALAR && opened.size_bytes <= max_text_bytes + 1,
+                DataError, "attribute '{}' of {} is not one value of reasonable size", name, object.description());
+  return opened;
 }
 
 }  // namespace
@@ -95,28 +114,6 @@ void Object::write_attribute(const std::string& name, std::int64_t value) {
 bool Object::has_attribute(const std::string& name) const {
   return checked_read("look for an attribute of", [&] { return H5Aexists(handle(), name.c_str()); }) > 0;
 }
-
-namespace {
-struct OpenAttribute {
-  AttributeHandle attribute;
-  TypeHandle type;
-  std::size_t size_bytes;
-};
-
-OpenAttribute open_attribute(const Object& object, hid_t handle, const std::string& name) {
-  TRIREME_CHECK(object.has_attribute(name), DataError,
-                "{} has no attribute '{}': the file was not written by this program", object.description(), name);
-  const auto action = [&] { return fmt::format("read attribute '{}' of {}", name, object.description()); };
-  OpenAttribute opened;
-  opened.attribute.reset(checked(action, [&] { return H5Aopen(handle, name.c_str(), H5P_DEFAULT); }));
-  opened.type.reset(checked(action, [&] { return H5Aget_type(opened.attribute.get()); }));
-  const SpaceHandle space(checked(action, [&] { return H5Aget_space(opened.attribute.get()); }));
-  opened.size_bytes = H5Tget_size(opened.type.get());
-  TRIREME_CHECK(H5Sget_simple_extent_type(space.get()) == H5S_SCALAR && opened.size_bytes <= max_text_bytes + 1,
-                DataError, "attribute '{}' of {} is not one value of reasonable size", name, object.description());
-  return opened;
-}
-}  // namespace
 
 std::string Object::text_attribute(const std::string& name) const {
   const OpenAttribute opened = open_attribute(*this, handle(), name);

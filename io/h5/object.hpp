@@ -34,8 +34,7 @@ class Silence {
  public:
   Silence();
   ~Silence();
-  Silence(const Silence&) = delete;
-  Silence& operator=(const Silence&) = delete;
+  Silence& operator=(Silence&&) = delete;
 
  private:
   H5E_auto2_t function_ = nullptr;

@@ -171,7 +171,7 @@ json parse_json_line(std::string_view line, const std::string& where) {
   }
 }
 
-const json& json_member(const json& object, const char* name) {
+const json& json_member(const json& object, std::string_view name) {
   static const json null;
   if (!object.is_object()) return null;
   const auto found = object.find(name);

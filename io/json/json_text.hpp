@@ -29,7 +29,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& where, int m
 nlohmann::json parse_json_line(std::string_view line, const std::string& where);
 
 /// Returns a member of an object; null if there is none.
-const nlohmann::json& json_member(const nlohmann::json& object, const char* name);
+const nlohmann::json& json_member(const nlohmann::json& object, std::string_view name);
 
 /// Returns a member of an object. Throws DataError that begins with `where` if there is none.
 const nlohmann::json& required_member(const nlohmann::json& object, const char* name, const std::string& where);

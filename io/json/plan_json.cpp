@@ -95,6 +95,66 @@ Calibration::Transfer transfer_of(const json& object, const std::string& where) 
   return transfer;
 }
 
+using Json = nlohmann::ordered_json;
+
+Json axes_of(const parallel::ProcessGrid& grid) {
+  return {{"tensor", grid.tensor_size()},   {"pipeline", grid.pipeline_size()},
+          {"context", grid.context_size()}, {"data", grid.data_size()},
+          {"expert", grid.expert_size()},   {"expert_tensor", grid.expert_tensor_size()}};
+}
+
+Json parts_of(const plan::StepPrediction& step) {
+  const plan::WorkTime& work = step.work;
+  Json parts = {{"products", work.products},   {"attention", work.attention}, {"memory_bound", work.memory_bound},
+                {"optimizer", work.optimizer}, {"gaps", work.gaps},           {"bubble", step.bubble_ms}};
+  Json exposed, hidden;
+  for (int kind = 0; kind < plan::traffic_count; ++kind) {
+    const auto traffic = static_cast<plan::Traffic>(kind);
+    exposed[plan::name_of(traffic)] = work.of(traffic).exposed_ms;
+    hidden[plan::name_of(traffic)] = work.of(traffic).hidden_ms;
+  }
+  parts["exposed"] = exposed;
+  return {{"parts_ms", parts}, {"hidden_ms", hidden}, {"recomputed_ms", step.recompute_ms}};
+}
+
+Json json_of(const plan::RankedGrid& grid, const plan::Cluster& cluster) {
+  const plan::Job& job = grid.job;
+  const train::ParallelConfig& parallel = job.execution.parallel;
+  const double seconds = grid.step.step_ms / 1000;
+  const double tflops = grid.step.model_flops / seconds / 1e12 / job.grid.world_size();
+  Json memory = Json::array();
+  for (const train::MemoryEstimate& stage : grid.memory) memory.push_back(stage.total());
+  Json result = axes_of(job.grid);
+  result.update(Json{{"chunks", plan::chunks_of(job)},
+                     {"micro_batch_size", job.execution.micro_batch_size},
+                     {"micro_batches", plan::micro_batches_of(job)},
+                     {"global_batch_size", job.options.global_batch_size},
+                     {"sequence_length", job.execution.sequence_length},
+                     {"dtype", name_of(job.execution.dtype)},
+                     {"schedule", parallel::name_of(plan::schedule_of(job))},
+                     {"recomputation", name_of(job.execution.recomputation.granularity)},
+                     {"zero", static_cast<int>(parallel.data_parallel.sharding)},
+                     {"sequence_parallel", parallel.sequence_parallel},
+                     {"expert_load_factor", parallel.expert_load},
+                     {"overlap_p2p", parallel.overlap_p2p},
+                     {"overlap_reduce", parallel.data_parallel.overlap_reduce},
+                     {"overlap_gather", parallel.data_parallel.overlap_gather},
+                     {"memory_bytes", std::move(memory)},
+                     {"step_ms", grid.step.step_ms},
+                     {"tokens_per_second",
+                      static_cast<double>(job.options.global_batch_size * job.execution.sequence_length) / seconds},
+                     {"tflops_per_rank", tflops},
+                     {"mfu", tflops / cluster.device.peak_tflops}});
+  result.update(parts_of(grid.step));
+  return result;
+}
+
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+Json error_percent(double predicted, const std::optional<double>& published) {
+  return published ? Json(100 * (predicted / *published - 1)) : Json();
+}
+
 }  // namespace
 
 void add_calibration(std::string_view text, const std::string& path, plan::Calibration& calibration) {
@@ -129,69 +189,6 @@ plan::Calibration read_calibration(const std::vector<std::string>& paths) {
   return calibration;
 }
 
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json axes_of(const parallel::ProcessGrid& grid) {
-  return {{"tensor", grid.tensor_size()},   {"pipeline", grid.pipeline_size()},
-          {"context", grid.context_size()}, {"data", grid.data_size()},
-          {"expert", grid.expert_size()},   {"expert_tensor", grid.expert_tensor_size()}};
-}
-
-const char* recomputation_of(const plan::Job& job) {
-  const char* names[] = {"none", "selective", "full"};
-  return names[static_cast<int>(job.execution.recomputation.granularity)];
-}
-
-Json parts_of(const plan::StepPrediction& step) {
-  const plan::WorkTime& work = step.work;
-  Json parts = {{"products", work.products},   {"attention", work.attention}, {"memory_bound", work.memory_bound},
-                {"optimizer", work.optimizer}, {"gaps", work.gaps},           {"bubble", step.bubble_ms}};
-  Json exposed, hidden;
-  for (int kind = 0; kind < plan::traffic_count; ++kind) {
-    const auto traffic = static_cast<plan::Traffic>(kind);
-    exposed[plan::name_of(traffic)] = work.of(traffic).exposed_ms;
-    hidden[plan::name_of(traffic)] = work.of(traffic).hidden_ms;
-  }
-  parts["exposed"] = exposed;
-  return {{"parts_ms", parts}, {"hidden_ms", hidden}, {"recomputed_ms", step.recompute_ms}};
-}
-
-Json json_of(const plan::RankedGrid& grid, const plan::Cluster& cluster) {
-  const plan::Job& job = grid.job;
-  const train::ParallelConfig& parallel = job.execution.parallel;
-  const double seconds = grid.step.step_ms / 1000;
-  const double tflops = grid.step.model_flops / seconds / 1e12 / job.grid.world_size();
-  Json memory = Json::array();
-  for (const train::MemoryEstimate& stage : grid.memory) memory.push_back(stage.total());
-  Json result = axes_of(job.grid);
-  result.update(Json{{"chunks", plan::chunks_of(job)},
-                     {"micro_batch_size", job.execution.micro_batch_size},
-                     {"micro_batches", plan::micro_batches_of(job)},
-                     {"global_batch_size", job.options.global_batch_size},
-                     {"sequence_length", job.execution.sequence_length},
-                     {"dtype", name_of(job.execution.dtype)},
-                     {"schedule", parallel::name_of(plan::schedule_of(job))},
-                     {"recomputation", recomputation_of(job)},
-                     {"zero", static_cast<int>(parallel.data_parallel.sharding)},
-                     {"sequence_parallel", parallel.sequence_parallel},
-                     {"expert_load_factor", parallel.expert_load},
-                     {"overlap_p2p", parallel.overlap_p2p},
-                     {"overlap_reduce", parallel.data_parallel.overlap_reduce},
-                     {"overlap_gather", parallel.data_parallel.overlap_gather},
-                     {"memory_bytes", std::move(memory)},
-                     {"step_ms", grid.step.step_ms},
-                     {"tokens_per_second",
-                      static_cast<double>(job.options.global_batch_size * job.execution.sequence_length) / seconds},
-                     {"tflops_per_rank", tflops},
-                     {"mfu", tflops / cluster.device.peak_tflops}});
-  result.update(parts_of(grid.step));
-  return result;
-}
-
-}  // namespace
-
 std::string plan_json(const PlanReport& report) {
   const plan::SearchResult& result = report.result;
   Json grids = Json::array(), rejected = Json::array();
@@ -213,16 +210,6 @@ std::string plan_json(const PlanReport& report) {
                       {"rejected", std::move(rejected)}};
   return json_dump(whole, 1) + "\n";
 }
-
-namespace {
-
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
-Json error_percent(double predicted, const std::optional<double>& published) {
-  return published ? Json(100 * (predicted / *published - 1)) : Json();
-}
-
-}  // namespace
 
 std::string run_prediction_json(const plan::PublishedRun& run, const plan::RunPrediction& p) {
   const auto field = [&](const char* column) {

@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "src/data/tasks/race.hpp"
 #include "src/data/tasks/squad.hpp"

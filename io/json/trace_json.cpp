@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "io/json/json_text.hpp"
-#include "src/base/check.hpp"
 
 namespace trireme::io {
 

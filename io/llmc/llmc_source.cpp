@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "io/posix/file.hpp"
 #include "src/base/check.hpp"
 #include "src/exchange/llmc.hpp"
 

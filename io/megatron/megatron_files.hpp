@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "io/megatron/megatron_checkpoint.hpp"

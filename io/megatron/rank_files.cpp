@@ -95,7 +95,6 @@ int layer_of(const std::string& name) {
   return place ? std::stoi(name.substr(place->first, place->second - place->first)) : -1;
 }
 
-/// Files of all ranks.
 class RankFiles {
  public:
   explicit RankFiles(const std::string& folder) : folder_(folder) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "io/json/json_text.hpp"
 #include "io/metrics/bounded_lines.hpp"
 #include "src/base/check.hpp"
 
@@ -37,21 +38,23 @@ std::optional<Record> record_of(std::string_view line) {
 
 /// Returns a number of an object; empty if it is missing or not a number.
 std::optional<double> number_of(const json& object, std::string_view key) {
-  const auto found = object.find(std::string(key));
-  if (found == object.end() || !found->is_number()) return {};
-  return found->get<double>();
+  const json& value = json_member(object, key);
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
 std::optional<double> number_of(const Record& record, std::string_view key) { return number_of(record.object, key); }
 
-/// Layers with experts of a record.
+/// Returns a text of an object; empty if it is missing or not a text.
+std::string text_of(const json& object, const char* key) {
+  const json& value = json_member(object, key);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
 std::vector<report::ExpertLayer> expert_layers_of(const Record& record) {
   constexpr std::size_t max_layers = 1024;
   std::vector<report::ExpertLayer> layers;
-  const auto found = record.object.find("experts");
-  if (found == record.object.end() || !found->is_array()) return layers;
-  for (const json& object : *found) {
-    const std::optional<double> number = object.is_object() ? number_of(object, "layer") : std::nullopt;
+  for (const json& object : json_member(record.object, "experts")) {
+    const std::optional<double> number = number_of(object, "layer");
     if (!number || layers.size() == max_layers) continue;
     report::ExpertLayer& layer = layers.emplace_back();
     layer.layer = static_cast<std::int64_t>(std::clamp(*number, 0.0, 1e9));
@@ -66,16 +69,10 @@ std::vector<report::ExpertLayer> expert_layers_of(const Record& record) {
 report::SampleSet samples_of(const Record& record) {
   constexpr std::size_t max_samples = 64, max_bytes = 20000;
   report::SampleSet set{.iteration = record.iteration, .samples = {}};
-  const auto found = record.object.find("samples");
-  if (found == record.object.end() || !found->is_array()) return set;
-  for (const json& object : *found) {
-    const auto text_of = [&](const char* key) {
-      const auto text = object.find(key);
-      return text != object.end() && text->is_string() ? text->get<std::string>().substr(0, max_bytes) : "";
-    };
-    if (object.is_object() && set.samples.size() < max_samples) {
-      set.samples.push_back({.prompt = text_of("prompt"), .text = text_of("text")});
-    }
+  for (const json& object : json_member(record.object, "samples")) {
+    if (!object.is_object() || set.samples.size() == max_samples) continue;
+    set.samples.push_back({.prompt = text_of(object, "prompt").substr(0, max_bytes),
+                           .text = text_of(object, "text").substr(0, max_bytes)});
   }
   return set;
 }
@@ -142,7 +139,7 @@ class Reader {
       curve->add(record.iteration, number_of(record, report::quantities[i].key));
       if (i == report::lm_loss && !found->is_number()) ++run_.not_finite;
     }
-    if (const auto skipped = record.object.find("skipped"); skipped != record.object.end() && *skipped == true) {
+    if (json_member(record.object, "skipped") == true) {
       ++run_.skipped_updates;
       if (!run_.skipped) run_.skipped = new_curve();
       run_.skipped->add(record.iteration, 1.0);
@@ -158,16 +155,12 @@ class Reader {
 
   void add_evaluation(const Record& record) {
     if (report::SampleSet set = samples_of(record); !set.samples.empty()) run_.add_samples(std::move(set));
-    const auto text_of = [&](const char* key) {
-      const auto text = record.object.find(key);
-      return text != record.object.end() && text->is_string() ? text->get<std::string>() : "";
-    };
-    if (const std::string task = text_of("eval_task"); !task.empty()) {
+    if (const std::string task = text_of(record.object, "eval_task"); !task.empty()) {
       for (std::size_t i = 0; i < run_.tasks.size(); ++i) {
         add_to_set(run_.tasks[i], task, record, report::task_quantities[i].key);
       }
     }
-    const std::string set = text_of("valid_set");
+    const std::string set = text_of(record.object, "valid_set");
     for (const report::Measure& measure : report::measures) {
       add_to_set(run_.*measure.validation, set, record, "valid_" + std::string(measure.key));
     }

@@ -22,7 +22,6 @@ constexpr const char* saved_text = "Saved checkpoint";
 constexpr const char* begun_text = "Saving async checkpoint";
 constexpr const char* arrived_text = "Saved async checkpoint";
 
-/// Fields of a line.
 std::vector<std::string> fields_of(const std::string& line) {
   std::vector<std::string> fields;
   std::istringstream in(line);

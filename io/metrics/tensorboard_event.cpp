@@ -2,7 +2,6 @@
 
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <cstring>
 
 namespace trireme::io {
@@ -78,17 +77,6 @@ Scalar decode_scalar(std::string_view bytes) {
   return scalar;
 }
 
-}  // namespace
-
-std::string version_event(double wall_time_s) {
-  std::string bytes;
-  put_fixed(bytes, 1, wall_time_s);
-  put(bytes, 3, "brain.Event:2");
-  return bytes;
-}
-
-namespace {
-
 void put_number(std::string& to, std::uint64_t field, std::uint64_t number) {
   put_tag(to, field, varint);
   put_varint(to, number);
@@ -102,7 +90,50 @@ std::string event_of(double wall_time_s, std::int64_t step, std::string_view sum
   return bytes;
 }
 
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::uint32_t castagnoli = 0x82f63b78;  // the polynomial, bits reversed
+
+constexpr std::array<std::uint32_t, 256> crc_table() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? castagnoli : 0);
+    table[byte] = crc;
+  }
+  return table;
+}
+
+std::uint32_t masked_crc(std::string_view data) {
+  static constexpr std::array<std::uint32_t, 256> table = crc_table();
+  std::uint32_t crc = ~0u;
+  for (const char byte : data) crc = crc >> 8 ^ table[(crc ^ static_cast<unsigned char>(byte)) & 0xff];
+  return std::rotr(~crc, 15) + 0xa282ead8;
+}
+
+template <class T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+/// Reads a number at `offset`, which must be in bounds.
+template <class T>
+T number_at(std::string_view content, std::size_t offset) {
+  T value;
+  std::memcpy(&value, content.data() + offset, sizeof value);
+  return value;
+}
+
+constexpr std::size_t head_bytes = 12, foot_bytes = 4;
+
 }  // namespace
+
+std::string version_event(double wall_time_s) {
+  std::string bytes;
+  put_fixed(bytes, 1, wall_time_s);
+  put(bytes, 3, "brain.Event:2");
+  return bytes;
+}
 
 std::string encode(const ScalarEvent& event) {
   std::string summary;
@@ -142,46 +173,6 @@ ScalarEvent decode_event(std::string_view bytes) {
   }
   return event;
 }
-
-namespace {
-
-static_assert(std::endian::native == std::endian::little);
-
-constexpr std::uint32_t castagnoli = 0x82f63b78;  // the polynomial, bits reversed
-
-constexpr std::array<std::uint32_t, 256> crc_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? castagnoli : 0);
-    table[byte] = crc;
-  }
-  return table;
-}
-
-std::uint32_t masked_crc(std::string_view data) {
-  static constexpr std::array<std::uint32_t, 256> table = crc_table();
-  std::uint32_t crc = ~0u;
-  for (const char byte : data) crc = crc >> 8 ^ table[(crc ^ static_cast<unsigned char>(byte)) & 0xff];
-  return std::rotr(~crc, 15) + 0xa282ead8;
-}
-
-template <class T>
-std::string_view bytes_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-
-/// Reads a number at `offset`, which must be in bounds.
-template <class T>
-T number_at(std::string_view content, std::size_t offset) {
-  T value;
-  std::memcpy(&value, content.data() + offset, sizeof value);
-  return value;
-}
-
-constexpr std::size_t head_bytes = 12, foot_bytes = 4;
-
-}  // namespace
 
 std::string tfrecord(std::string_view data) {
   const auto size = static_cast<std::uint64_t>(data.size());

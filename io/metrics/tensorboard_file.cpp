@@ -10,7 +10,6 @@
 #include <limits>
 #include <ranges>
 
-#include "io/metrics/tensorboard_event.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/system_call.hpp"

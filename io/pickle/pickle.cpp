@@ -6,7 +6,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "src/base/check.hpp"
+#include "src/base/error.hpp"
 #include "src/base/parse_number.hpp"
 #include "src/base/text.hpp"
 

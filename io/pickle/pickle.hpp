@@ -85,8 +85,7 @@ class PickleDocument {
   /// Time and memory are linear in its size. DataError if it is damaged, beyond the limits, or uses an opcode that
   /// needs a running Python.
   PickleDocument(std::string_view bytes, const std::string& name);
-  PickleDocument(const PickleDocument&) = delete;
-  PickleDocument& operator=(const PickleDocument&) = delete;
+  PickleDocument& operator=(PickleDocument&&) = delete;
 
   /// Size of the pickle in `bytes`.
   std::size_t size_bytes() const { return size_bytes_; }

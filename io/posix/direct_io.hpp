@@ -31,8 +31,7 @@ class BlockWriter {
   explicit BlockWriter(std::string path);
   /// Without `finish` the file's content is undefined.
   ~BlockWriter();
-  BlockWriter(const BlockWriter&) = delete;
-  BlockWriter& operator=(const BlockWriter&) = delete;
+  BlockWriter& operator=(BlockWriter&&) = delete;
 
   /// Writes bytes at this offset. Rethrows errors of earlier writes: IoError, EnvironmentError.
   void write(std::int64_t offset_bytes, std::span<const std::byte> bytes);
@@ -75,8 +74,7 @@ class Prefetcher {
  public:
   Prefetcher();
   ~Prefetcher();
-  Prefetcher(const Prefetcher&) = delete;
-  Prefetcher& operator=(const Prefetcher&) = delete;
+  Prefetcher& operator=(Prefetcher&&) = delete;
 
   /// Begins to read bytes [offset_bytes, offset_bytes + size_bytes) of the file at `path`. Memory: the ranges begun but
   /// not yet taken.

@@ -20,8 +20,7 @@ class TemporaryFile {
   /// Throws ConfigError if `target` must not be replaced.
   explicit TemporaryFile(std::string target);
   ~TemporaryFile();
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(TemporaryFile&&) = delete;
 
   const std::string& path() const { return path_; }
   const std::string& target() const { return target_; }

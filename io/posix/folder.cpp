@@ -41,11 +41,7 @@ void list_files(const std::string& path, int levels, std::string& text) {
 void write_and_sync(const std::string& path, std::string_view bytes) {
   Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   TRIREME_CHECK(file, IoError, "cannot create {}: {}", path, std::strerror(errno));
-  while (!bytes.empty()) {
-    const ssize_t written = uninterrupted([&] { return write(file.get(), bytes.data(), bytes.size()); });
-    TRIREME_CHECK(written > 0, IoError, "cannot write {}: {}", path, std::strerror(errno));
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+  write_at(file.get(), path, bytes.data(), bytes.size(), 0);
   TRIREME_CHECK(fsync(file.get()) == 0, IoError, "cannot bring {} to the disk: {}", path, std::strerror(errno));
   TRIREME_CHECK(close(file.release()) == 0, IoError, "cannot close {}: {}", path, std::strerror(errno));
 }

@@ -28,8 +28,7 @@ class FolderLock {
   /// Creates the lock file `path` for the folder or file `locked`.
   FolderLock(std::string path, const std::string& locked);
   ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
+  FolderLock& operator=(FolderLock&&) = delete;
 
   /// Content of the lock file, unique to this lock.
   const std::string& content() const { return content_; }

@@ -7,11 +7,9 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <mutex>
 
 #include "io/posix/file.hpp"
-#include "src/base/check.hpp"
 #include "src/base/error.hpp"
 
 namespace trireme::io {

@@ -1,7 +1,5 @@
 #include "io/posix/system_call.hpp"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -21,13 +19,12 @@ bool is_transient(int error) {
   return std::ranges::find(transient, error) != std::end(transient);
 }
 
-/// Returns the soft limit; RLIM_INFINITY if none.
+}  // namespace
+
 rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
   rlimit limit{};
   return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
-
-}  // namespace
 
 bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 

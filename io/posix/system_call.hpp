@@ -1,10 +1,15 @@
 #pragma once
 
+#include <sys/resource.h>
+
 #include <cerrno>
 #include <string>
 #include <type_traits>
 
 namespace trireme::io {
+
+/// Returns the soft limit of a resource of this process; RLIM_INFINITY if none.
+rlim_t limit_of(decltype(RLIMIT_FSIZE) resource);
 
 /// Returns whether this errno means that the name does not exist.
 bool is_absent(int error);

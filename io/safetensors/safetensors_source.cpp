@@ -13,7 +13,6 @@
 
 #include "io/json/json_text.hpp"
 #include "io/json/weight_map.hpp"
-#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"

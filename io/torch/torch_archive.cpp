@@ -3,11 +3,9 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 #include "io/posix/file.hpp"
-#include "io/posix/mapped_file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
 
@@ -118,28 +116,6 @@ class ZipReader {
   std::map<std::string, std::shared_ptr<StoredBytes>> entries_;
 };
 
-}  // namespace
-
-bool is_zip(std::span<const std::byte> bytes) {
-  return bytes.size() >= sizeof local_mark && std::memcmp(bytes.data(), &local_mark, sizeof local_mark) == 0;
-}
-
-void StoredBytes::check() {
-  if (crc32_ == 0) return;
-  const auto found =
-      static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes_.data()), bytes_.size()));
-  TRIREME_CHECK(found == crc32_, DataError, "{} has the CRC-32 {:08x}, not {:08x}: it is damaged. Copy the file again",
-                name_, found, crc32_);
-  crc32_ = 0;  // once is enough
-}
-
-std::map<std::string, std::shared_ptr<StoredBytes>> stored_entries(std::span<const std::byte> bytes,
-                                                                   const std::string& name) {
-  return ZipReader(bytes, name).read();
-}
-
-namespace {
-
 constexpr std::string_view storage_types[] = {"torch DoubleStorage", "torch FloatStorage", "torch BFloat16Storage",
                                               "torch HalfStorage",   "torch LongStorage",  "torch IntStorage"};
 constexpr DType storage_dtypes[] = {DType::fp64, DType::fp32, DType::bf16, DType::fp16, DType::int64, DType::int32};
@@ -190,6 +166,24 @@ StorageReference reference_of(const PickleValue& value, const std::string& file,
 }
 
 }  // namespace
+
+bool is_zip(std::span<const std::byte> bytes) {
+  return bytes.size() >= sizeof local_mark && std::memcmp(bytes.data(), &local_mark, sizeof local_mark) == 0;
+}
+
+void StoredBytes::check() {
+  if (crc32_ == 0) return;
+  const auto found =
+      static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes_.data()), bytes_.size()));
+  TRIREME_CHECK(found == crc32_, DataError, "{} has the CRC-32 {:08x}, not {:08x}: it is damaged. Copy the file again",
+                name_, found, crc32_);
+  crc32_ = 0;  // once is enough
+}
+
+std::map<std::string, std::shared_ptr<StoredBytes>> stored_entries(std::span<const std::byte> bytes,
+                                                                   const std::string& name) {
+  return ZipReader(bytes, name).read();
+}
 
 Shape shape_of(const PickleValue& value, const std::string& file, const std::string& what) {
   PickleValue tuple = value;

@@ -3,6 +3,7 @@
 
 #include "src/app/command_table.hpp"
 #include "src/app/commands/commands.hpp"
+#include "src/app/options/text_files.hpp"
 
 namespace trireme::app {
 

@@ -9,8 +9,7 @@ namespace trireme {
 class ForwardingBackend : public Backend, protected CallObserver {
  public:
   explicit ForwardingBackend(Backend& inner) : inner_(inner), kernels_(observed_kernels(*this, &inner)) {}
-  ForwardingBackend(const ForwardingBackend&) = delete;
-  ForwardingBackend& operator=(const ForwardingBackend&) = delete;
+  ForwardingBackend& operator=(ForwardingBackend&&) = delete;
 
   std::string name() const override { return inner_.name(); }
   std::string description() const override { return inner_.description(); }

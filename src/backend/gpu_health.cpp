@@ -36,8 +36,7 @@ class Nvml {
   ~Nvml() {
     if (is_initialised_) call<>("nvmlShutdown");
   }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
+  Nvml& operator=(Nvml&&) = delete;
 
   const std::string& problem() const { return problem_; }
 

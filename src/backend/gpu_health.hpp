@@ -49,8 +49,7 @@ class GpuMonitor {
  public:
   GpuMonitor(const std::string& pci_address, const std::string& library);
   ~GpuMonitor();
-  GpuMonitor(const GpuMonitor&) = delete;
-  GpuMonitor& operator=(const GpuMonitor&) = delete;
+  GpuMonitor& operator=(GpuMonitor&&) = delete;
   /// Returns the current state; nothing if NVML cannot be queried.
   std::optional<GpuLoad> read() const;
 

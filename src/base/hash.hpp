@@ -46,8 +46,7 @@ class Digest {
  public:
   Digest();
   ~Digest();
-  Digest(const Digest&) = delete;
-  Digest& operator=(const Digest&) = delete;
+  Digest& operator=(Digest&&) = delete;
   void update(const void* data, std::size_t size_bytes);
   std::string hex() const;
 

@@ -4,8 +4,6 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <unistd.h>
 
-#include <string>
-
 #include "src/base/text.hpp"
 
 namespace trireme::log {

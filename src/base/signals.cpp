@@ -35,8 +35,7 @@ class AlternateStack {
     sigaltstack(&none, nullptr);
     munmap(data_, size_);
   }
-  AlternateStack(const AlternateStack&) = delete;
-  AlternateStack& operator=(const AlternateStack&) = delete;
+  AlternateStack& operator=(AlternateStack&&) = delete;
 
  private:
   void* data_ = MAP_FAILED;

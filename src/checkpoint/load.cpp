@@ -1,7 +1,6 @@
 #include "src/checkpoint/load.hpp"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <string_view>

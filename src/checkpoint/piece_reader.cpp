@@ -60,11 +60,7 @@ void convert(ConstTensorView from, TensorView to) {
       const From* const values = from.as<From>();
       To* const rounded = to.as<To>();
       for (std::int64_t i = 0; i < to.numel(); ++i) {
-        if constexpr (std::is_same_v<From, double>) {
-          rounded[i] = To(static_cast<Accumulation<To>>(values[i]));
-        } else {
-          rounded[i] = To(static_cast<Accumulation<To>>(static_cast<float>(values[i])));
-        }
+        rounded[i] = To(static_cast<Accumulation<To>>(static_cast<Accumulation<From>>(values[i])));
       }
     });
   });

@@ -27,7 +27,6 @@ struct ShardContent {
   std::map<std::string, int> pieces_of_;  // by tensor
 };
 
-/// Name of the file of rank `rank`.
 std::string shard_name(int rank);
 
 /// Limit of a file's size beyond its arrays.

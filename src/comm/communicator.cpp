@@ -40,6 +40,21 @@ class AllOf final : public Work::State {
   std::vector<Work> works_;
 };
 
+/// Returns the first line in which `other` differs from `mine`, for both.
+std::string first_difference(const std::string& mine, const std::string& other) {
+  std::istringstream a(mine);
+  std::istringstream b(other);
+  std::string line_a;
+  std::string line_b;
+  for (int number = 1;; ++number) {
+    const bool more_a = static_cast<bool>(std::getline(a, line_a));
+    const bool more_b = static_cast<bool>(std::getline(b, line_b));
+    if (!more_a && !more_b) return "the end of the text";
+    if (more_a && more_b && line_a == line_b) continue;
+    return fmt::format("line {}: \"{}\" against \"{}\"", number, more_a ? line_a : "", more_b ? line_b : "");
+  }
+}
+
 }  // namespace
 
 Work& Work::operator=(Work&& other) noexcept {
@@ -150,25 +165,6 @@ void collectively(Communicator& comm, const std::function<void()>& function) {
   throw CollectiveError(static_cast<ExitCode>(std::stoi(report.substr(0, space))),
                         (rank == 0 ? "" : "rank " + std::to_string(rank) + ": ") + report.substr(space + 1));
 }
-
-namespace {
-
-/// Returns the first line in which `other` differs from `mine`, for both.
-std::string first_difference(const std::string& mine, const std::string& other) {
-  std::istringstream a(mine);
-  std::istringstream b(other);
-  std::string line_a;
-  std::string line_b;
-  for (int number = 1;; ++number) {
-    const bool more_a = static_cast<bool>(std::getline(a, line_a));
-    const bool more_b = static_cast<bool>(std::getline(b, line_b));
-    if (!more_a && !more_b) return "the end of the text";
-    if (more_a && more_b && line_a == line_b) continue;
-    return fmt::format("line {}: \"{}\" against \"{}\"", number, more_a ? line_a : "", more_b ? line_b : "");
-  }
-}
-
-}  // namespace
 
 void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text) {
   // The minimum digest is the complement of the maximum complement. All are equal if it equals the maximum.

@@ -8,8 +8,7 @@ namespace trireme {
 class ForwardingCommunicator : public Communicator {
  public:
   explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}
-  ForwardingCommunicator(const ForwardingCommunicator&) = delete;  // an argument is wrapped, not copied
-  ForwardingCommunicator& operator=(const ForwardingCommunicator&) = delete;
+  ForwardingCommunicator& operator=(ForwardingCommunicator&&) = delete;  // an argument is wrapped, not copied
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   const std::string& name() const override { return inner_.name(); }

@@ -18,7 +18,6 @@ void convert(const std::byte* from, DType from_type, std::byte* to, DType to_typ
 void convert_transposed(const std::byte* from, DType from_type, std::int64_t rows, std::int64_t columns, std::byte* to,
                         DType to_type, std::int64_t to_stride);
 
-/// Sets `count` elements to `value`.
 void fill(std::byte* to, DType dtype, std::int64_t count, double value);
 
 /// Adds `value` to `count` elements of fp64 or fp32.

@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 
-#include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 #include "src/checkpoint/step_writer.hpp"
 #include "src/exchange/elements.hpp"
@@ -26,6 +25,19 @@ bool fits(const MappedTensor& wanted, const Shape& shape) {
   if (!wanted.padded || shape.rank() == 0 || shape[0] < wanted.shape[0]) return false;
   cut[0] = wanted.shape[0];
   return cut == wanted.shape;
+}
+
+/// Calls `visit` with each run that has rows of a slice, and with those rows; for a slice of columns, with all rows.
+template <class Visit>
+void for_each_part(const ParameterSlice& slice, const Visit& visit) {
+  for (const RowRun& run : slice.parameter->runs) {
+    ParameterSlice part = slice;
+    if (!slice.of_columns) {
+      part.first = std::max(slice.first, run.first);
+      part.count = std::min(slice.first + slice.count, run.first + run.count) - part.first;
+    }
+    if (part.count > 0) visit(run, part);
+  }
 }
 
 }  // namespace
@@ -118,23 +130,6 @@ void ParameterReader::read_run(const RowRun& run, const ParameterSlice& part, DT
     convert(raw_.data() + row * run.foreign_step * row_bytes, stored, out + row * out_bytes, dtype, rows.columns);
   }
 }
-
-namespace {
-
-/// Calls `visit` with each run that has rows of a slice, and with those rows; for a slice of columns, with all rows.
-template <class Visit>
-void for_each_part(const ParameterSlice& slice, const Visit& visit) {
-  for (const RowRun& run : slice.parameter->runs) {
-    ParameterSlice part = slice;
-    if (!slice.of_columns) {
-      part.first = std::max(slice.first, run.first);
-      part.count = std::min(slice.first + slice.count, run.first + run.count) - part.first;
-    }
-    if (part.count > 0) visit(run, part);
-  }
-}
-
-}  // namespace
 
 std::int64_t ParameterReader::prefetch(const ParameterSlice& slice) {
   std::int64_t size_bytes = 0;

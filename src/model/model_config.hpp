@@ -223,7 +223,6 @@ struct ModelConfig {
   /// Layer whose kind (experts, window, rotation) layer `layer` has: itself, or the last layer before those that
   /// predict further tokens.
   int kind_of(int layer) const { return layer < layers ? layer : layers - 1; }
-  /// Returns whether a layer has experts.
   bool has_experts(int layer) const { return experts.in_layer(kind_of(layer)); }
   /// Returns whether the model classifies by a pooled first position, rather than its last token.
   bool has_task_pooler() const { return is_bert() && !predicts_tokens() && output != ModelOutput::spans; }
@@ -241,7 +240,6 @@ struct ModelConfig {
   }
   /// Channels of a head of values.
   std::int64_t value_dim() const { return latent.used ? latent.value_dim : head_dim(); }
-  /// Columns of all query heads.
   std::int64_t attention_columns() const { return heads * head_dim(); }
   /// Columns of the output of all heads: the input width of attention's output projection.
   std::int64_t value_columns() const { return heads * value_dim(); }

@@ -13,17 +13,9 @@ constexpr Choice<WeightDecayStyle> weight_decay_styles[] = {{"linear", WeightDec
                                                             {"cosine", WeightDecayStyle::cosine}};
 
 double wsd_factor(WsdDecayStyle style, double ratio) {
-  switch (style) {
-    case WsdDecayStyle::linear:
-      return 1 - ratio;
-    case WsdDecayStyle::cosine:
-      return 0.5 * (1 + std::cos(std::numbers::pi * ratio));
-    case WsdDecayStyle::exponential:
-      return 2 * std::pow(0.5, ratio) - 1;
-    case WsdDecayStyle::minus_sqrt:
-      break;
-  }
-  return 1 - std::sqrt(ratio);
+  if (style == WsdDecayStyle::linear) return 1 - ratio;
+  if (style == WsdDecayStyle::cosine) return 0.5 * (1 + std::cos(std::numbers::pi * ratio));
+  return style == WsdDecayStyle::exponential ? 2 * std::pow(0.5, ratio) - 1 : 1 - std::sqrt(ratio);
 }
 
 }  // namespace

@@ -7,11 +7,6 @@ namespace trireme::optim {
 namespace {
 
 using parallel::Parameter;
-using parallel::ParameterRole;
-
-bool is_hidden_matrix(const Parameter& p) {
-  return p.role == ParameterRole::matrix || p.role == ParameterRole::residual_matrix;
-}
 
 /// Matrices [rows, columns] of which a parameter consists: the first of four dimensions counts them.
 Shape matrix_of(const Parameter& p, bool split) {
@@ -23,7 +18,7 @@ Shape matrix_of(const Parameter& p, bool split) {
 std::int64_t max_side(const parallel::ParameterBuffer& parameters, bool split) {
   std::int64_t side = 1;
   for (const Parameter& p : parameters.parameters()) {
-    if (!is_hidden_matrix(p)) continue;
+    if (!parallel::is_hidden_matrix(p)) continue;
     const Shape shape = matrix_of(p, split);
     side = std::max(side, std::min(shape[0], shape[1]));
   }
@@ -32,25 +27,18 @@ std::int64_t max_side(const parallel::ParameterBuffer& parameters, bool split) {
 
 double scale_of(MuonScale scale, const Shape& shape) {
   const auto rows = static_cast<double>(shape[0]), columns = static_cast<double>(shape[1]);
-  switch (scale) {
-    case MuonScale::spectral:
-      return std::sqrt(std::max(rows, columns));
-    case MuonScale::unit_rms_norm:
-      return std::sqrt(rows / columns);
-    case MuonScale::shape_scaling:
-      break;
-  }
-  return std::sqrt(std::max(1.0, rows / columns));
+  if (scale == MuonScale::spectral) return std::sqrt(std::max(rows, columns));
+  return std::sqrt(scale == MuonScale::unit_rms_norm ? rows / columns : std::max(1.0, rows / columns));
 }
 
 }  // namespace
 
 Muon::Muon(Backend& backend, parallel::ParameterBuffer& parameters, std::vector<parallel::GradientGroup> groups,
            double weight_decay, const MuonOptions& options, const AdamWOptions& adamw)
-    : Optimizer(backend, parameters, weight_decay, moment_names, is_hidden_matrix),
+    : Optimizer(backend, parameters, weight_decay, moment_names, parallel::is_hidden_matrix),
       options_(options),
       adamw_(adamw),
-      matrices_(backend, parameters, std::move(groups), is_hidden_matrix),
+      matrices_(backend, parameters, std::move(groups), parallel::is_hidden_matrix),
       newton_schulz_(backend, accumulation_type(parameters.values().dtype()),
                      std::max<std::int64_t>(matrices_.max_elements(), 1), max_side(parameters, options.split_qkv),
                      options.newton_schulz) {

@@ -33,8 +33,7 @@ class Optimizer {
   };
 
   virtual ~Optimizer() = default;
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
+  Optimizer& operator=(Optimizer&&) = delete;
 
   /// Updates the shard from its reduced gradients times `gradient_scale`, bucket by bucket in the order in which a
   /// forward uses them. Calls `updated` after each bucket.

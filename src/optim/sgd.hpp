@@ -16,10 +16,21 @@ class Sgd final : public Optimizer {
   static constexpr std::array moment_names = {MomentSpec{"sgd_m"}};
 
   /// Throws ConfigError for options out of range. `parameters` must live longer.
-  Sgd(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const SgdOptions& options);
+  Sgd(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const SgdOptions& options)
+      : Optimizer(backend, parameters, weight_decay, moment_names), options_(options) {
+    TRIREME_CHECK(options.momentum >= 0 && options.momentum < 1, ConfigError,
+                  "<sgd_momentum> {} must be from 0 to less than 1", options.momentum);
+  }
 
  private:
-  void update_stretch(const Update& update, const Stretch& stretch) override;
+  void update_stretch(const Update& update, const Stretch& stretch) override {
+    const SgdStep step{.learning_rate = stretch.learning_rate,
+                       .momentum = options_.momentum,
+                       .weight_decay = stretch.weight_decay,
+                       .gradient_scale = update.gradient_scale};
+    backend().optimizer().sgd(backend().compute_stream(), step, stretch.gradients, stretch.masters, stretch.moments[0],
+                              stretch.rounded);
+  }
 
   SgdOptions options_;
 };

@@ -140,11 +140,7 @@ void WholeMatrices::copy_boxes(const Matrix& matrix, bool gathers) {
   const std::int64_t block = extent * after;
   const Heads boxes{boxes_, block, after, before * block}, whole{whole_, ranks * block, after, block};
   Stream& stream = backend_.compute_stream();
-  if (gathers) {
-    backend_.attention().copy_heads(stream, shape, boxes, whole);
-  } else {
-    backend_.attention().copy_heads(stream, shape, whole, boxes);
-  }
+  backend_.attention().copy_heads(stream, shape, gathers ? boxes : whole, gathers ? whole : boxes);
 }
 
 void WholeMatrices::transform(std::size_t bucket, const Action& fill, const Action& transform, const Action& use) {

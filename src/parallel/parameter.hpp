@@ -57,4 +57,9 @@ struct Parameter {
   bool counts_here(int tensor_rank) const { return !shared_copy && (!replicated || tensor_rank == 0); }
 };
 
+/// Returns whether a parameter is a matrix inside the model: neither an embedding nor an output layer.
+inline bool is_hidden_matrix(const Parameter& p) {
+  return p.role == ParameterRole::matrix || p.role == ParameterRole::residual_matrix;
+}
+
 }  // namespace trireme::parallel

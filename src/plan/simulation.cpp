@@ -13,17 +13,9 @@ using parallel::Step;
 using parallel::StepKind;
 
 double duration(const Step& step, const ChunkTimes& times) {
-  switch (step.kind) {
-    case StepKind::forward:
-      return times.forward;
-    case StepKind::backward:
-      return times.backward_input + times.backward_weight;
-    case StepKind::backward_input:
-      return times.backward_input;
-    case StepKind::backward_weight:
-      return times.backward_weight;
-  }
-  return 0;
+  if (step.kind == StepKind::forward) return times.forward;
+  return (step.kind == StepKind::backward_weight ? 0 : times.backward_input) +
+         (step.kind == StepKind::backward_input ? 0 : times.backward_weight);
 }
 
 /// Runs the steps of all ranks in dependency order of the messages.
@@ -52,7 +44,6 @@ class Run {
   static constexpr double not_sent = -1;
   static constexpr std::size_t nothing = ~std::size_t{0};
 
-  /// Number of a message among all.
   std::size_t number(const Message& m) const {
     const int position = ((m.is_gradient ? 1 : 0) * schedule_.chunks + m.chunk) * schedule_.stages + m.rank;
     return static_cast<std::size_t>(position * schedule_.micro_batches + m.micro_batch);

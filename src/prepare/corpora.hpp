@@ -60,7 +60,6 @@ class PartWriter {
   virtual const PartSummary& summary() const = 0;
   virtual void finish(const CorpusTextCounts& counts) = 0;
 
-  /// Number of tokens in the current document.
   std::int64_t document_tokens() const { return summary().tokens - summary().last_end; }
   /// Returns whether the current document began in an earlier part.
   bool inside_first() const { return summary().begins_inside_document && summary().ends == 0; }
@@ -81,7 +80,6 @@ class PartReader {
 /// Kind of a corpus made from others: a copy stores its own tokens, a view refers to theirs (io/README.md).
 enum class CorpusKind { copy, view };
 
-/// Size of a written corpus.
 struct CorpusSize {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
@@ -149,7 +147,6 @@ class Corpora {
   virtual void write(const std::string& path, const data::Tokenizer& tokenizer,
                      const CorpusContents& contents) const = 0;
 
-  /// Starts the part at `path`.
   virtual std::unique_ptr<PartWriter> create_part(const std::string& path, std::int64_t vocabulary_size,
                                                   bool begins_inside_document) const = 0;
   /// Opens a section of a part for reading from element `first` on.

@@ -119,7 +119,7 @@ class Cleaner {
   }
 
   void read(const ByteProgress& progress) {
-    DocumentReader reader(files_, options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
+    DocumentReader reader(files_, options_.inputs, options_.reader, comm_.rank(), comm_.size());
     read_in_batches<Work>(
         reader, pool_, progress, [&](Work& work) { examine(work); }, [&](const Work& work) { add(work); });
   }

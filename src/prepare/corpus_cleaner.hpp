@@ -24,7 +24,6 @@ struct CorpusCleanOptions {
   std::string output;  ///< JSON lines, compressed if it ends in .gz or .zst
   std::string report;  ///< likewise; empty: none
   TextReaderOptions reader;
-  bool text_lines = false;  ///< each line of a text file is a document
   std::string id_key = "id";
   UnicodeForm unicode = UnicodeForm::as_it_is;
   std::vector<std::string>

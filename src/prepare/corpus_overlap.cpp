@@ -59,7 +59,7 @@ class Overlap {
   }
 
   void read_test(const std::string& path) {
-    DocumentReader reader(files_, {path}, options_.test_reader, options_.test_lines, 0, 1);
+    DocumentReader reader(files_, {path}, options_.test_reader, 0, 1);
     TestOverlap& overlap = report_.tests.emplace_back();
     std::vector<std::uint64_t>& hashes = tests_.emplace_back();
     for (TextPiece piece; reader.next(piece); ++overlap.documents) {
@@ -75,7 +75,7 @@ class Overlap {
   }
 
   void read_corpus(const ByteProgress& progress) {
-    DocumentReader reader(files_, options_.inputs, options_.reader, options_.text_lines, comm_.rank(), comm_.size());
+    DocumentReader reader(files_, options_.inputs, options_.reader, comm_.rank(), comm_.size());
     read_in_batches<Work>(
         reader, pool_, progress, [&](Work& work) { examine(work); }, [&](const Work& work) { add(work); });
   }

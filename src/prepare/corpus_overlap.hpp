@@ -16,8 +16,6 @@ struct CorpusOverlapOptions {
   std::vector<std::string> tests;
   TextReaderOptions reader;  ///< options of the corpus' reader
   TextReaderOptions test_reader;
-  bool text_lines = false;  ///< each line of a text file of the corpus is a document
-  bool test_lines = false;
   int n = 8;
   std::string output;  ///< the corpus without overlapping passages, JSON lines; empty: none
   data::RemovalOptions removal;

@@ -1,16 +1,15 @@
 #include "src/prepare/document_reader.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "src/base/check.hpp"
 #include "src/data/text/words.hpp"
 
 namespace trireme::prepare {
 
-DocumentReader::DocumentReader(Files files, const std::vector<std::string>& paths, TextReaderOptions options,
-                               bool text_lines, int rank, int ranks)
-    : files_(std::move(files)), options_(std::move(options)), text_lines_(text_lines) {
+DocumentReader::DocumentReader(Files files, const std::vector<std::string>& paths, TextReaderOptions options, int rank,
+                               int ranks)
+    : files_(std::move(files)), options_(std::move(options)) {
   const std::int64_t all_bytes =
       TextReader(files_, paths, options_).total_bytes();  // checks all files before any is read
   // First byte of a rank in the concatenated files.
@@ -22,7 +21,7 @@ DocumentReader::DocumentReader(Files files, const std::vector<std::string>& path
     const std::int64_t begin = first_byte(rank) - before;
     const std::int64_t end = first_byte(rank + 1) - before;
     before += size_bytes;
-    const bool has_lines = text_lines_ || holds_json(path, options_.format);
+    const bool has_lines = options_.format == TextFormat::lines || holds_json(path, options_.format);
     if (has_lines && !file.is_compressed) {
       const FileRange range{path, line_begin(files_, path, size_bytes, begin),
                             line_begin(files_, path, size_bytes, end)};
@@ -46,8 +45,7 @@ bool DocumentReader::open_next() {
 
 bool DocumentReader::next(TextPiece& document) {
   while (reader_ || open_next()) {
-    const bool by_lines = text_lines_ && !holds_json(ranges_[range_number_ - 1].path, options_.format);
-    if (by_lines ? next_line(document) : next_whole(document)) return true;
+    if (options_.format == TextFormat::lines ? next_line(document) : next_whole(document)) return true;
     if (!open_next()) break;
   }
   return false;

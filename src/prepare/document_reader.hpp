@@ -12,13 +12,12 @@
 namespace trireme::prepare {
 
 /// Distributes complete documents over ranks: in order, with about the same number of file bytes each. A text file is a
-/// document or, with `text_lines`, each of its non-blank lines is. Line-based files are split between ranks, each of
-/// which reads only its own ranges; single-document texts and compressed files go to one rank.
+/// document or, in the format `lines`, each of its non-blank lines is. Line-based files are split between ranks, each
+/// of which reads only its own ranges; single-document texts and compressed files go to one rank.
 class DocumentReader {
  public:
   /// Throws as TextReader does.
-  DocumentReader(Files files, const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,
-                 int rank, int ranks);
+  DocumentReader(Files files, const std::vector<std::string>& paths, TextReaderOptions options, int rank, int ranks);
 
   /// Advances to the next document of this rank, as one complete piece (`text_of` gives its text). Returns false at the
   /// end.
@@ -36,12 +35,11 @@ class DocumentReader {
   Files files_;
   std::vector<FileRange> ranges_;
   TextReaderOptions options_;
-  bool text_lines_;
   std::size_t range_number_ = 0;  // number of the next range
   std::optional<TextReader> reader_;
   std::int64_t total_bytes_ = 0;
   std::int64_t earlier_bytes_ = 0;  // bytes of ranges before this one
-  TextPiece rest_;                  // with `text_lines`: text of a range read but not yet returned
+  TextPiece rest_;                  // format `lines`: text of a range read but not yet returned
   std::size_t rest_begin_ = 0;
 };
 

@@ -113,7 +113,6 @@ class WorkFiles {
   virtual std::string compressed(std::string_view bytes, Compression compression) const = 0;
 };
 
-/// Lines that are JSON objects.
 class JsonLines {
  public:
   virtual ~JsonLines() = default;

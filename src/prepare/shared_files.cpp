@@ -18,7 +18,6 @@ std::span<char> bytes_of(std::span<std::int64_t> numbers) {
   return {reinterpret_cast<char*>(numbers.data()), numbers.size_bytes()};
 }
 
-/// Returns the sum of the numbers of the ranks before this one.
 std::int64_t sum_before(Communicator& comm, std::int64_t number) {
   const std::vector<std::int64_t> numbers = all_gather_number(comm, number);
   return std::accumulate(numbers.begin(), numbers.begin() + comm.rank(), std::int64_t{0});

@@ -16,6 +16,7 @@ namespace trireme::prepare {
 enum class TextFormat {
   by_name,    ///< .json, .jsonl and .ndjson, optionally followed by .gz or .zst, are JSON lines, all others text
   text,       ///< a file is a document
+  lines,      ///< likewise for a TextReader; for a DocumentReader each of its non-blank lines is one
   json_lines  ///< a line is a JSON object with a document under a key; blank lines are skipped
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"

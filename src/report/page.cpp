@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <map>
-#include <string_view>
 
 #include "src/report/chart.hpp"
 #include "src/report/markup.hpp"

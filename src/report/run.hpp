@@ -212,7 +212,6 @@ struct Run {
   std::vector<std::pair<std::string, std::string>> attributes;  ///< attributes of the newest checkpoint
   std::vector<std::string> notes;                               ///< further notes for the reader
 
-  /// Adds the newest set of samples.
   void add_samples(SampleSet set);
   /// The newest attempt with a start; null if none was recorded.
   const AttemptStart* newest_start() const;

@@ -20,8 +20,7 @@ class TrialFile {
  public:
   TrialFile(Files& files, std::string path) : files_(files), path_(std::move(path)) {}
   ~TrialFile() { files_.remove(path_); }
-  TrialFile(const TrialFile&) = delete;
-  TrialFile& operator=(const TrialFile&) = delete;
+  TrialFile& operator=(TrialFile&&) = delete;
   const std::string& path() const { return path_; }
 
  private:

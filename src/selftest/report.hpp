@@ -20,7 +20,6 @@ enum class Kind {
 enum class Verdict { failed, slow, differs, skipped, passed };
 std::string_view name_of(Verdict verdict);
 
-/// Result of a check on one rank.
 struct Result {
   std::string check = {};  ///< one line of the table: "gemm bf16"
   std::string item = {};   ///< part of the check: "linear bias gelu_tanh [1024, 1024] x 4096"; may be empty

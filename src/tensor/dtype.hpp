@@ -97,18 +97,28 @@ constexpr double unit_roundoff(DType dtype) {
   }
 }
 
-/// Calls `function.template operator()<T>()` with the C++ type of a floating-point `dtype`; ShapeError for others.
+/// Calls `function.template operator()<T>()`, or `<T, Accumulation<T>>` if it takes both types.
+template <class T, class Function>
+decltype(auto) call_with(Function&& function) {
+  if constexpr (requires { function.template operator()<T, Accumulation<T>>(); }) {
+    return function.template operator()<T, Accumulation<T>>();
+  } else {
+    return function.template operator()<T>();
+  }
+}
+
+/// Calls `function` by `call_with` with the C++ type of a floating-point `dtype`; ShapeError for others.
 template <class Function>
 decltype(auto) dispatch_float(DType dtype, Function&& function) {
   switch (dtype) {
     case DType::fp64:
-      return function.template operator()<double>();
+      return call_with<double>(function);
     case DType::fp32:
-      return function.template operator()<float>();
+      return call_with<float>(function);
     case DType::bf16:
-      return function.template operator()<bf16>();
+      return call_with<bf16>(function);
     case DType::fp16:
-      return function.template operator()<fp16>();
+      return call_with<fp16>(function);
     default:
       throw ShapeError("a floating-point tensor is needed here, not {}", name_of(dtype));
   }

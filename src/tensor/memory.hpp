@@ -79,8 +79,7 @@ class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
   ~ArenaScope() { arena_.release(mark_); }
-  ArenaScope(const ArenaScope&) = delete;
-  ArenaScope& operator=(const ArenaScope&) = delete;
+  ArenaScope& operator=(ArenaScope&&) = delete;
 
  private:
   Arena& arena_;

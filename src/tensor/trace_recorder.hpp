@@ -46,7 +46,6 @@ class TraceRecorder {
   void resolve();
   /// Spans with times assigned.
   const std::vector<TraceSpan>& spans() const { return spans_; }
-  /// Clears these.
   void clear() { spans_.clear(); }
   /// Error bound of the conversion between device and host clocks.
   double error_us() const { return error_us_; }
@@ -82,8 +81,7 @@ class TraceScope {
   ~TraceScope() {
     if (recorder_ != nullptr) recorder_->end(span_, std::move(begin_));
   }
-  TraceScope(const TraceScope&) = delete;
-  TraceScope& operator=(const TraceScope&) = delete;
+  TraceScope& operator=(TraceScope&&) = delete;
 
  private:
   TraceRecorder* recorder_;

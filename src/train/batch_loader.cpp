@@ -4,7 +4,6 @@
 #include <chrono>
 #include <deque>
 #include <numeric>
-#include <utility>
 
 #include "src/base/signals.hpp"
 

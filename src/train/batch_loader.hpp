@@ -126,7 +126,6 @@ class BatchLoader {
   void check(const Request& request) const;
   /// Returns the positions of a micro-batch whose longest sample has `longest`.
   std::int64_t padded_length(std::int64_t longest, const Form& form) const;
-  /// Reads into the host memory of `set`.
   void read(Set& set, const Request& request) const;
   /// Writes this rank's `shard` of sample `i` of a request to the host memory of `set`.
   void write(Set& set, std::int64_t i, const parallel::SequenceShard& shard, const data::SampleView& sample) const;

@@ -21,8 +21,7 @@ class ExposedCommunication {
   /// outlive all communication through them.
   ExposedCommunication(Communicator& world, parallel::GridCommunicators& groups);
   ~ExposedCommunication();
-  ExposedCommunication(const ExposedCommunication&) = delete;
-  ExposedCommunication& operator=(const ExposedCommunication&) = delete;
+  ExposedCommunication& operator=(ExposedCommunication&&) = delete;
 
   /// `world`, timed.
   Communicator& world() { return *timed_world_; }

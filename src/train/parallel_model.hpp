@@ -41,7 +41,6 @@ class ParallelModel {
   parallel::DataParallel& data_parallel() { return data_parallel_; }
   /// This rank's groups by Parameter::gradient_group.
   const std::vector<parallel::GradientGroup>& gradient_groups() const { return gradient_groups_; }
-  /// The gradient group of a parameter.
   const parallel::GradientGroup& group_of(const parallel::Parameter& parameter) const {
     return gradient_groups_[static_cast<std::size_t>(parameter.gradient_group)];
   }

@@ -3,8 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <string>
 #include <string_view>
 
 #include "src/base/parse_number.hpp"
@@ -18,6 +16,18 @@ constexpr Choice<OptimizerState> optimizer_state_names[] = {{"kept", OptimizerSt
                                                             {"left-out", OptimizerState::left_out}};
 
 constexpr std::string_view loads_prefix = "state.expert_loads.";  // then the layer
+
+/// Calls `field(name, value)` for every number of the state that each checkpoint has, except the loss scale.
+template <class State, class Field>
+void for_each_number(State& state, const Field& field) {
+  field("state.iteration", state.progress.iteration);
+  field("state.consumed_samples", state.progress.consumed_samples);
+  field("state.skipped", state.progress.skipped);
+  field("state.skipped_in_row", state.progress.skipped_in_row);
+  field("state.updated_samples", state.progress.updated_samples);
+  field("state.updates", state.updates);
+  field("state.loss_scale_good_updates", state.loss_scale.good_updates);
+}
 
 /// The loads "N N ..." of each layer.
 std::map<int, std::vector<double>> expert_loads_from(const Attributes& attributes) {
@@ -96,12 +106,8 @@ bool Progress::note_score(double score) {
 Attributes attributes_of(const SavedState& state) {
   const Progress& progress = state.progress;
   Attributes attributes;
-  attributes.put("state.iteration", progress.iteration);
-  attributes.put("state.consumed_samples", progress.consumed_samples);
-  attributes.put("state.skipped", progress.skipped);
-  attributes.put("state.skipped_in_row", progress.skipped_in_row);
+  for_each_number(state, [&](const char* name, auto number) { attributes.put(name, number); });
   attributes.put("state.skipped_at_minimum_scale", progress.skipped_at_minimum_scale);
-  attributes.put("state.updated_samples", progress.updated_samples);
   attributes.put("state.evaluation_left", progress.evaluation_left);
   attributes.put("state.tested", progress.tested);
   if (progress.best_iteration > 0) {
@@ -112,9 +118,7 @@ Attributes attributes_of(const SavedState& state) {
     attributes.put("state.noted_losses", progress.noted_losses);
     attributes.put("state.largest_loss", progress.largest_loss);
   }
-  attributes.put("state.updates", state.updates);
   attributes.put("state.loss_scale", state.loss_scale.scale);
-  attributes.put("state.loss_scale_good_updates", state.loss_scale.good_updates);
   attributes.put("state.loss_scale_hysteresis_left", state.loss_scale.hysteresis_left);
   for (const auto& [layer, loads] : state.expert_loads) {
     attributes.put(fmt::format("{}{}", loads_prefix, layer), fmt::format("{}", fmt::join(loads, " ")));
@@ -123,33 +127,27 @@ Attributes attributes_of(const SavedState& state) {
 }
 
 SavedState state_from(const Attributes& attributes) {
-  const auto count = [&](const char* name) { return attributes.get(name, std::int64_t{0}); };
   // Older checkpoints lack these.
   const auto is_true = [&](const char* name) { return attributes.contains(name) && attributes.get<bool>(name); };
   SavedState state;
   Progress& progress = state.progress;
-  progress.iteration = count("state.iteration");
-  progress.consumed_samples = count("state.consumed_samples");
-  progress.skipped = count("state.skipped");
-  progress.skipped_in_row = attributes.get("state.skipped_in_row", 0);
-  progress.updated_samples = count("state.updated_samples");
+  for_each_number(state,
+                  [&]<class Number>(const char* name, Number& number) { number = attributes.get(name, Number{0}); });
   if (attributes.contains("state.skipped_at_minimum_scale")) {
     progress.skipped_at_minimum_scale = attributes.get("state.skipped_at_minimum_scale", 0);
   }
   progress.evaluation_left = is_true("state.evaluation_left");
   progress.tested = is_true("state.tested");
   if (attributes.contains("state.best_iteration")) {
-    progress.best_iteration = count("state.best_iteration");
+    progress.best_iteration = attributes.get("state.best_iteration", std::int64_t{0});
     progress.best_score = attributes.get<double>("state.best_score");
   }
   if (attributes.contains("state.noted_losses")) {
     progress.noted_losses = attributes.get("state.noted_losses", 0);
     progress.largest_loss = attributes.get<double>("state.largest_loss");
   }
-  state.updates = count("state.updates");
   state.loss_scale.scale = attributes.get<double>("state.loss_scale");
   attributes.require(state.loss_scale.scale > 0, "state.loss_scale", "a number above 0");
-  state.loss_scale.good_updates = attributes.get("state.loss_scale_good_updates", 0);
   // May be negative: every overflow decrements it.
   state.loss_scale.hysteresis_left = attributes.get<int>("state.loss_scale_hysteresis_left");
   state.expert_loads = expert_loads_from(attributes);

@@ -35,7 +35,6 @@ struct Progress {
   static constexpr int spike_losses = 100;
   friend bool operator==(const Progress&, const Progress&) = default;
 
-  /// Iterations with an update.
   std::int64_t updates() const { return iteration - skipped; }
   /// Counts an iteration on `batch_size` samples. `skip` is the reason if it made no update; `at_minimum_scale` tells
   /// whether its loss scale could not be lowered.

@@ -87,7 +87,6 @@ Stop agreed(Communicator& world, Stop mine) {
 
 bool divides(std::int64_t interval, std::int64_t iteration) { return interval > 0 && iteration % interval == 0; }
 
-/// Training loop of one run.
 class TrainingLoop {
  public:
   TrainingLoop(Trainer& trainer, Communicator& world, std::int64_t train_iterations, const data::SampleSplits& data,
@@ -191,7 +190,6 @@ class TrainingLoop {
     return true;
   }
 
-  /// Measures the tasks if it is time.
   void measure_tasks() {
     const std::int64_t iteration = progress().iteration;
     const bool is_due = iteration == train_iterations_ || divides(schedule_.tasks_interval, iteration);

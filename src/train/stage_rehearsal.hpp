@@ -39,7 +39,6 @@ class StageRehearsal {
   }
   /// Number of parameters, including padding.
   std::int64_t parameter_elements() const { return parameters_.values().numel(); }
-  /// Columns of the logits on this rank.
   std::int64_t logits_columns() const { return vocabulary_.rows(); }
 
  private:

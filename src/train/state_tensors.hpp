@@ -31,7 +31,6 @@ class ModelState {
   void write_back();
 
  private:
-  /// Master of parameter i.
   TensorView master(std::size_t i) const;
 
   ParallelModel& model_;

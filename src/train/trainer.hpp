@@ -42,7 +42,6 @@ class Trainer {
                                            data::Split split = data::Split::valid);
 
   const Progress& progress() const { return progress_; }
-  /// Progress::note_score.
   bool note_score(double score) { return progress_.note_score(score); }
   const BatchSchedule& batches() const { return batches_; }
   std::size_t optimizer_bytes() const { return optimizer_->bytes(); }

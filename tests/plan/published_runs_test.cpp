@@ -8,6 +8,7 @@
 #include <map>
 
 #include "src/base/error.hpp"
+#include "src/plan/cases/csv.hpp"
 #include "src/plan/cases/published_schedule.hpp"
 #include "src/plan/cases/run_prediction.hpp"
 #include "tests/support/temporary_directory.hpp"

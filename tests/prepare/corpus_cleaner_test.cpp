@@ -39,7 +39,7 @@ TEST_F(CorpusCleaner, KeepsTheFirstOfEqualTextsAndTheLinesAsTheyAre) {
 
 TEST_F(CorpusCleaner, DropsDocumentsOfFewTokensBeforeItLooksForDuplicates) {
   input("a.txt", "abcde\nabcd\n\nabcd\nabcdef\nabcde\n");
-  options_.text_lines = true;
+  options_.reader.format = TextFormat::lines;
   options_.min_tokens = 5;
   const auto tokenizer = data::make_byte_tokenizer();
   const CorpusCleanReport report = clean(tokenizer.get());
@@ -53,7 +53,7 @@ TEST_F(CorpusCleaner, DropsDocumentsOfFewTokensBeforeItLooksForDuplicates) {
 
 TEST_F(CorpusCleaner, FoldsCaseAndWhiteSpaceForTheComparisonAlone) {
   input("a.txt", "The trireme rows on\nthe  TRIREME rows\ton\nthe trireme sails on\n");
-  options_.text_lines = true;
+  options_.reader.format = TextFormat::lines;
   options_.jaccard = 0.9;
   EXPECT_EQ(clean().kept_documents, 3);
   options_.shingles.folding = data::ShingleFolding::case_and_white_space;

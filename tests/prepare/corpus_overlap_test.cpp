@@ -19,7 +19,7 @@ class CorpusOverlap : public SharedFolder {
  protected:
   CorpusOverlap() {
     options_.n = 3;
-    options_.test_lines = true;
+    options_.test_reader.format = TextFormat::lines;
   }
 
   CorpusOverlapReport overlap() {
@@ -93,7 +93,7 @@ TEST_F(CorpusOverlap, MatchesTheReference) {
   int compared = 0;
   for (const auto& [name, files] : corpora) {
     options_.inputs = files;
-    options_.text_lines = name.ends_with("(per line)");
+    options_.reader.format = name.ends_with("(per line)") ? TextFormat::lines : TextFormat::by_name;
     const CorpusOverlapReport report = overlap();
     for (const json& expected : truth.at("results")) {
       if (expected.at("train") != name) continue;

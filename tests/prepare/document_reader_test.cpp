@@ -11,11 +11,10 @@ namespace trireme::prepare {
 namespace {
 
 /// The texts of all documents, in the order of ranks.
-std::vector<std::string> documents(const std::vector<std::string>& paths, TextReaderOptions options, bool text_lines,
-                                   int ranks) {
+std::vector<std::string> documents(const std::vector<std::string>& paths, TextReaderOptions options, int ranks) {
   std::vector<std::string> texts;
   for (int rank = 0; rank < ranks; ++rank) {
-    DocumentReader reader(disk, paths, options, text_lines, rank, ranks);
+    DocumentReader reader(disk, paths, options, rank, ranks);
     for (TextPiece piece; reader.next(piece);) {
       EXPECT_TRUE(piece.ends_document);
       texts.push_back(text_of(disk, piece, options));
@@ -31,7 +30,7 @@ TEST(DocumentReader, GivesEveryDocumentToOneRankInOrder) {
   const test::TemporaryDirectory directory;
   const std::vector<std::string> paths = {directory / "a.jsonl", directory / "empty.txt", directory / "b.txt",
                                           directory / "c.txt"};
-  std::vector<std::string> whole, by_lines;
+  std::vector<std::string> whole;
   std::ofstream json(paths[0]);
   for (int i = 0; i < 20; ++i) {
     const std::string text(static_cast<std::size_t>(i * 7 % 40), static_cast<char>('a' + i));
@@ -39,18 +38,19 @@ TEST(DocumentReader, GivesEveryDocumentToOneRankInOrder) {
     whole.push_back(text);
   }
   json.close();
-  by_lines = whole;
   std::ofstream(paths[1]).flush();
   std::ofstream(paths[2]) << "one line\n \nanother one, longer\n\n";
   std::ofstream(paths[3]) << "last lines\nwithout end";
   whole.insert(whole.end(), {"one line\n \nanother one, longer\n\n", "last lines\nwithout end"});
-  by_lines.insert(by_lines.end(), {"one line", "another one, longer", "last lines", "without end"});
+  const std::vector<std::string> by_lines = {"one line", "another one, longer", "last lines", "without end"};
   for (const std::int64_t piece_bytes : {5, 1 << 20}) {
     TextReaderOptions options;
     options.piece_bytes = piece_bytes;
     for (const int ranks : {1, 2, 3, 7, 64, 1000}) {
-      EXPECT_EQ(documents(paths, options, false, ranks), whole) << ranks << " ranks";
-      EXPECT_EQ(documents(paths, options, true, ranks), by_lines) << ranks << " ranks";
+      options.format = TextFormat::by_name;
+      EXPECT_EQ(documents(paths, options, ranks), whole) << ranks << " ranks";
+      options.format = TextFormat::lines;
+      EXPECT_EQ(documents({paths.begin() + 1, paths.end()}, options, ranks), by_lines) << ranks << " ranks";
     }
   }
 }

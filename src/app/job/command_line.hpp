@@ -22,7 +22,15 @@ class CommandLine {
   /// Reads the options from the arguments. Returns false if these ask for help, which only rank 0 prints.
   bool read(Options& options) const { return read(options, arguments_, {}); }
   /// Likewise from `arguments` instead; an error lists `problems` first.
-  bool read(Options& options, const std::vector<std::string>& arguments, std::vector<std::string> problems) const;
+  bool read(Options& options, const std::vector<std::string>& arguments, std::vector<std::string> problems) const {
+    if (observer_) {
+      observer_(options);
+      return false;
+    }
+    const int rank = environment_ != nullptr ? environment_->rank() : mpi::launched_rank();
+    if (rank != 0 && asks_for_help(arguments)) return false;
+    return options.parse(arguments, std::move(problems));
+  }
   /// Makes `read` pass the declared options to `observer` and return false, as for --help, so that the command ends.
   void observe(std::function<void(const Options&)> observer) { observer_ = std::move(observer); }
   /// Returns MPI, for a command that runs on ranks.

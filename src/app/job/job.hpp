@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <string>
 
@@ -58,5 +59,6 @@ data::BertVocabulary bert_vocabulary(const data::TokenStore& corpus);
 
 /// Returns "12.3 MiB".
 std::string bytes_text(double bytes);
+std::string bytes_text(std::integral auto bytes) { return bytes_text(static_cast<double>(bytes)); }
 
 }  // namespace trireme::app

@@ -13,8 +13,6 @@
 namespace trireme::app {
 namespace {
 
-std::string text_of(std::size_t bytes) { return bytes_text(static_cast<double>(bytes)); }
-
 /// Returns "12.0 GiB = parameters 1.0 GiB + gradients ..."
 std::string sum_text(const train::MemoryEstimate& memory) {
   const std::pair<const char*, std::size_t> entries[] = {{"parameters", memory.parameters},
@@ -28,9 +26,9 @@ std::string sum_text(const train::MemoryEstimate& memory) {
                                                          {"cuBLASLt's workspace and scratch", memory.kernels}};
   std::vector<std::string> texts;
   for (const auto& [name, bytes] : entries) {
-    if (bytes > 0) texts.push_back(fmt::format("{} {}", name, text_of(bytes)));
+    if (bytes > 0) texts.push_back(fmt::format("{} {}", name, bytes_text(bytes)));
   }
-  return fmt::format("{} = {}", text_of(memory.total()), fmt::join(texts, " + "));
+  return fmt::format("{} = {}", bytes_text(memory.total()), fmt::join(texts, " + "));
 }
 
 bool shards(const RunConfig& config) { return config.parallel.sharding.strategy != parallel::DataSharding::none; }
@@ -100,7 +98,7 @@ void log_layer_activations(const Job& job, const RunConfig& config, const model:
   log::info(
       "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
       "GPT-2's layer, in 16 bits and with attention scores in memory:",
-      bytes_text(static_cast<double>(activations.kept)));
+      bytes_text(activations.kept));
   for (const auto& published : activations.published) {
     log::info("  {:<36}{:<36}{}{}", published.setting, published.formula, bytes_text(published.bytes),
               published.applies ? " <- this layout" : "");
@@ -113,14 +111,14 @@ void log_device(const Job& job, const RunConfig& config, const model::ModelConfi
   if (!is_host) {
     log::info(
         "memory of this GPU: {} of {} free; the driver, NCCL and recorded graphs need memory beyond the sum above",
-        text_of(free), text_of(all));
+        bytes_text(free), bytes_text(all));
   }
   const char* others = !is_host && wanted < all ? "end other processes there (see nvidia-smi), or " : "";
   collectively(*job.world, [&] {
     TRIREME_CHECK(wanted < free, EnvironmentError, "{} {}, {}: {}use {}",
-                  ranks_text(job.ranks_on_device, is_host ? "machine" : "GPU"), text_of(wanted),
-                  is_host ? fmt::format("it has {}", text_of(all))
-                          : fmt::format("{} of its {} are free", text_of(free), text_of(all)),
+                  ranks_text(job.ranks_on_device, is_host ? "machine" : "GPU"), bytes_text(wanted),
+                  is_host ? fmt::format("it has {}", bytes_text(all))
+                          : fmt::format("{} of its {} are free", bytes_text(free), bytes_text(all)),
                   others, remedies(job, config, model));
   });
 }
@@ -148,19 +146,19 @@ void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, 
     purpose = config.checkpoint.save.empty() ? "pinned host memory to --load, released afterwards"
                                              : "pinned host memory to --load and --save";
   }
-  log::info("{}: {} a rank, {} of this machine's {} for all of its ranks", purpose, text_of(copy), text_of(on_machine),
-            text_of(machine));
+  log::info("{}: {} a rank, {} of this machine's {} for all of its ranks", purpose, bytes_text(copy),
+            bytes_text(on_machine), bytes_text(machine));
   const char* shard = shards(config) || job.grid.gradient_size() == 1 ? "" : "--use-distributed-optimizer, ";
   const std::string needed =
-      fmt::format("{} {} of {}", ranks_text(job.node.local_size, "machine"), text_of(on_machine), purpose);
+      fmt::format("{} {} of {}", ranks_text(job.node.local_size, "machine"), bytes_text(on_machine), purpose);
   collectively(*job.world, [&] {
     TRIREME_CHECK(on_machine < machine, EnvironmentError,
                   "{}, it has {}: use {}fewer ranks a machine, or more tensor or pipeline ranks", needed,
-                  text_of(machine), shard);
+                  bytes_text(machine), shard);
   });
   constexpr double much = 0.8;
   if (job.node.local_rank == 0 && static_cast<double>(on_machine) > much * static_cast<double>(machine)) {
-    log::warn("{}: that leaves {} for everything else", needed, text_of(machine - on_machine));
+    log::warn("{}: that leaves {} for everything else", needed, bytes_text(machine - on_machine));
   }
 }
 
@@ -182,8 +180,8 @@ void check_min_memory(const Job& job, const model::ModelConfig& config, const tr
           model::parameter_count(config), config.layers, config.hidden, config.ffn_hidden, config.vocabulary,
           minimum.padded_vocabulary, config.max_positions, bytes_text(minimum.parameters), execution.micro_batch_size,
           execution.sequence_length, bytes_text(minimum.activations),
-          ranks == 1 ? "rank" : fmt::format("{} ranks", ranks), ranks == 1 ? "has" : "have",
-          bytes_text(static_cast<double>(all)), remedies));
+          ranks == 1 ? "rank" : fmt::format("{} ranks", ranks), ranks == 1 ? "has" : "have", bytes_text(all),
+          remedies));
 }
 
 void log_memory(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
@@ -221,7 +219,7 @@ void log_memory(const Job& job, const RunConfig& config, const model::ModelConfi
 void log_peak_memory(const Job& job) {
   const auto mine = static_cast<std::int64_t>(job.backend->peak_allocated_bytes());
   const std::int64_t peak = all_reduce_number(*job.world, mine, ReduceOp::max);
-  log::info("peak memory of the fullest rank: {} ({} bytes)", text_of(static_cast<std::size_t>(peak)), peak);
+  log::info("peak memory of the fullest rank: {} ({} bytes)", bytes_text(peak), peak);
 }
 
 }  // namespace trireme::app

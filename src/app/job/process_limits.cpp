@@ -1,11 +1,11 @@
 #include "src/app/job/process_limits.hpp"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 
+#include "io/posix/system_call.hpp"
 #include "src/app/job/job.hpp"
 #include "src/base/check.hpp"
 #include "src/base/machine.hpp"
@@ -13,20 +13,14 @@
 namespace trireme::app {
 namespace {
 
+using io::limit_of;
+
 // Measured with Open MPI 4.1: a rank needs 28 files, 256 KiB of stack and 4 MiB of a file in shared memory.
 constexpr rlim_t files_of_a_process = 64;
 constexpr rlim_t stack_bytes = rlim_t{1} << 20;  // every thread's too
 constexpr rlim_t shared_memory_bytes = rlim_t{8} << 20;
 // Measured: at 300 MiB MPI fails without a clear message.
 constexpr rlim_t address_bytes = rlim_t{512} << 20;
-
-/// Returns the soft limit; RLIM_INFINITY if there is none.
-rlim_t limit_of(decltype(RLIMIT_FSIZE) resource) {
-  rlimit limit{};
-  return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
-}
-
-std::string bytes_of(rlim_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
 /// Returns the first limit that is too low, with the remedy; empty if there is none.
 std::string problem(bool with_mpi) {
@@ -38,15 +32,15 @@ std::string problem(bool with_mpi) {
   }
   if (limit_of(RLIMIT_STACK) < stack_bytes) {
     return fmt::format("ulimit -s gives each thread a stack of {}, at least {} are needed: ulimit -s {}",
-                       bytes_of(limit_of(RLIMIT_STACK)), bytes_of(stack_bytes), stack_bytes / 1024);
+                       bytes_text(limit_of(RLIMIT_STACK)), bytes_text(stack_bytes), stack_bytes / 1024);
   }
   if (with_mpi && limit_of(RLIMIT_AS) < address_bytes) {
     return fmt::format("ulimit -v leaves a process {} of addresses, at least {} are needed: ulimit -v {}",
-                       bytes_of(limit_of(RLIMIT_AS)), bytes_of(address_bytes), address_bytes / 1024);
+                       bytes_text(limit_of(RLIMIT_AS)), bytes_text(address_bytes), address_bytes / 1024);
   }
   if (with_mpi && limit_of(RLIMIT_FSIZE) < shared_memory_bytes) {
     return fmt::format("ulimit -f lets files grow to {}, MPI's shared memory needs at least {}: ulimit -f {}",
-                       bytes_of(limit_of(RLIMIT_FSIZE)), bytes_of(shared_memory_bytes), shared_memory_bytes / 512);
+                       bytes_text(limit_of(RLIMIT_FSIZE)), bytes_text(shared_memory_bytes), shared_memory_bytes / 512);
   }
   return "";
 }
@@ -78,7 +72,7 @@ void check_file_limit(std::int64_t bytes, const std::string& what) {
   TRIREME_CHECK(static_cast<rlim_t>(bytes) <= limit, EnvironmentError,
                 "ulimit -f lets files grow to {}, {} needs {}: raise the limit in the shell or the batch file that "
                 "starts the program, or distribute the model over more ranks",
-                bytes_of(limit), what, bytes_text(static_cast<double>(bytes)));
+                bytes_text(limit), what, bytes_text(bytes));
 }
 
 }  // namespace trireme::app

@@ -17,8 +17,7 @@ class ProgressBar {
   /// Counts are printed in `unit`, "MB", divided by `unit_size`. `begun` of them were done earlier.
   ProgressBar(std::string label, std::string unit, double unit_size, std::int64_t begun = 0);
   ~ProgressBar();
-  ProgressBar(const ProgressBar&) = delete;
-  ProgressBar& operator=(const ProgressBar&) = delete;
+  ProgressBar& operator=(ProgressBar&&) = delete;
 
   /// `details` replace unit and rate on the line.
   void update(std::int64_t done, std::int64_t total, const std::string& details = "");

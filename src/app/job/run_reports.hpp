@@ -31,8 +31,7 @@ class RunReports final : public train::MetricsSink {
   RunReports(Job& job, const RunConfig& config, train::ParallelModel& model, const train::Trainer& trainer,
              const train::ExposedCommunication* communication);
   ~RunReports() override;
-  RunReports(const RunReports&) = delete;
-  RunReports& operator=(const RunReports&) = delete;
+  RunReports& operator=(RunReports&&) = delete;
 
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;

@@ -64,7 +64,6 @@ std::unique_ptr<SavedModel> load_model(Job& job, const SavedModelOptions& option
 /// Returns the definition of the tokenizer stored in a checkpoint.
 const std::string& tokenizer_payload(const checkpoint::RunDescription& description);
 
-/// Returns the tokenizer stored in a checkpoint.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const checkpoint::RunDescription& description);
 
 /// Likewise for a command that reads prompts: with `--no-bos` its `encode_prompt` puts nothing before a text. Logs a

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <string_view>
 
 namespace trireme::app {
@@ -30,8 +29,7 @@ class RawTerminal {
  public:
   RawTerminal();
   ~RawTerminal();
-  RawTerminal(const RawTerminal&) = delete;
-  RawTerminal& operator=(const RawTerminal&) = delete;
+  RawTerminal& operator=(RawTerminal&&) = delete;
 };
 
 }  // namespace trireme::app

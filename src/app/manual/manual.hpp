@@ -40,7 +40,6 @@ struct ProgramManual {
   std::string version;
   std::vector<CommandManual> commands;
 
-  /// Returns the command of a path, or null.
   const CommandManual* find(std::string_view path) const;
 };
 

@@ -53,7 +53,6 @@ std::span<const FlagGroup> flags_refused();
 std::string hyphenated(std::string name);
 /// Returns the flags of groups, sorted by name.
 std::vector<Flag> flags_of(std::initializer_list<std::span<const FlagGroup>> parts);
-/// Returns every flag of the table.
 const std::vector<Flag>& all_flags();
 /// Returns every setting of DeepSpeed's JSON, "fp16.enabled", and "*" for any other.
 const std::vector<Flag>& deepspeed_settings();

@@ -11,7 +11,6 @@
 
 namespace trireme::app {
 
-/// Options of fill in the middle.
 struct FillInMiddleOptions {
   double rate = 0;
   double spm_rate = 0.5;

@@ -10,10 +10,9 @@
 #include <map>
 #include <sstream>
 
-#include "io/posix/durable_file.hpp"
-#include "io/posix/file.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/nearest_name.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/base/text.hpp"
 
 namespace trireme::app {
@@ -49,12 +48,9 @@ void check_path(const std::string& path, const std::string& option) {
 
 /// Reads a file of options: UTF-8, with or without a byte order mark.
 std::string text_of_file(const std::string& path) {
-  constexpr std::int64_t max_bytes = 1 << 20;
   std::string text;
   try {
-    text = io::read_whole_file(path, max_bytes, io::Symlinks::follow);
-  } catch (const IoError& error) {
-    throw IoError("--config: {}", error.what());
+    text = read_text_file("config", path);
   } catch (const DataError& error) {
     throw ConfigError("--config: {}; give a file of lines 'name = value'", error.what());
   }
@@ -398,22 +394,6 @@ void Options::assign(const std::vector<std::string>& texts, Range range, std::ve
     }
   }
   value = std::move(parsed);
-}
-
-bool asks_for_help(const std::vector<std::string>& arguments) {
-  return std::ranges::any_of(arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
-}
-
-void write_text_file(const std::string& option, const std::string& path, const std::string& text) {
-  try {
-    io::TemporaryFile file(path);
-    io::FileOutput output(file.path());
-    output.write_bytes(std::as_bytes(std::span(text)));
-    output.close();
-    file.commit();
-  } catch (const IoError& error) {
-    throw IoError("--{} {}: cannot be written: {}", option, path, error.what());
-  }
 }
 
 }  // namespace trireme::app

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -120,9 +121,7 @@ class Options {
   /// Returns the declared name that equals `name` except for underscores and hyphens; empty if there is none.
   std::string spelling(const std::string& name) const;
 
-  /// Returns whether the values of the option `name` are paths.
   bool takes_path(const std::string& name) const;
-  /// Returns whether the option `name` takes values.
   bool takes_value(const std::string& name) const { return find(name) != nullptr && find(name)->arity != Arity::flag; }
   bool takes_list(const std::string& name) const { return find(name) != nullptr && find(name)->arity == Arity::list; }
 
@@ -230,10 +229,8 @@ class Options {
 template <class T>
 inline constexpr bool Options::is_list<std::vector<T>> = true;
 
-/// Returns whether `arguments` ask for help.
-bool asks_for_help(const std::vector<std::string>& arguments);
-
-/// Writes the file that `option` names, completely or not at all. Throws IoError, which names the option.
-void write_text_file(const std::string& option, const std::string& path, const std::string& text);
+inline bool asks_for_help(const std::vector<std::string>& arguments) {
+  return std::ranges::any_of(arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
 
 }  // namespace trireme::app

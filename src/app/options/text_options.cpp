@@ -3,6 +3,7 @@
 #include "io/huggingface/tokenizer_json.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "mpi/node.hpp"
+#include "src/base/thread_pool.hpp"
 
 namespace trireme::app {
 namespace {
@@ -19,20 +20,15 @@ std::unique_ptr<data::Tokenizer> made_from(const std::string& files, const Make&
 
 }  // namespace
 
-void add_document_format(Options& options, const std::string& name, DocumentFormat* format, const std::string& help) {
-  options.add_choice(name, format,
-                     {{"auto", {prepare::TextFormat::by_name, false}},
-                      {"text", {prepare::TextFormat::text, false}},
-                      {"lines", {prepare::TextFormat::text, true}},
-                      {"json", {prepare::TextFormat::json_lines, false}}},
-                     help);
+void add_document_format(Options& options, const std::string& name, prepare::TextFormat* format,
+                         const std::string& help) {
+  using enum prepare::TextFormat;
+  options.add_choice(name, format, {{"auto", by_name}, {"text", text}, {"lines", lines}, {"json", json_lines}}, help);
 }
 
 void add_text_format(Options& options, prepare::TextReaderOptions* reader) {
-  options.add_choice("input-format", &reader->format,
-                     {{"auto", prepare::TextFormat::by_name},
-                      {"text", prepare::TextFormat::text},
-                      {"json", prepare::TextFormat::json_lines}},
+  using enum prepare::TextFormat;
+  options.add_choice("input-format", &reader->format, {{"auto", by_name}, {"text", text}, {"json", json_lines}},
                      "Format of the input files; auto: by their names.");
   options.add("json-key,json-keys", &reader->json_key, "KEY", "Key of the text in each JSON object.");
 }

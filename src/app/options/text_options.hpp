@@ -7,21 +7,14 @@
 
 #include "mpi/environment.hpp"
 #include "src/app/options/options.hpp"
-#include "src/base/thread_pool.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/prepare/text_reader.hpp"
 
 namespace trireme::app {
 
-/// Format of text files.
-struct DocumentFormat {
-  prepare::TextFormat format = prepare::TextFormat::by_name;
-  bool text_lines = false;  ///< each line of text is a document
-  bool operator==(const DocumentFormat&) const = default;
-};
-
 /// Adds the option `name` for the format of documents.
-void add_document_format(Options& options, const std::string& name, DocumentFormat* format, const std::string& help);
+void add_document_format(Options& options, const std::string& name, prepare::TextFormat* format,
+                         const std::string& help);
 
 /// Adds --input-format, for files that are not read line by line, and --json-key.
 void add_text_format(Options& options, prepare::TextReaderOptions* reader);
@@ -29,7 +22,6 @@ void add_text_format(Options& options, prepare::TextReaderOptions* reader);
 /// Adds --on-bad-line and --max-bad-lines.
 void add_bad_lines(Options& options, bool* skip, std::int64_t* max_lines);
 
-/// Adds --workers.
 void add_workers(Options& options, std::optional<int>* workers);
 
 /// Returns the threads of a rank: `workers`, or its share of the machine's cores. Collective.

@@ -24,7 +24,6 @@ struct DeviceOptions {
   double startup_timeout_minutes = mpi::default_startup_timeout_minutes;
 
   void declare(Options& options);
-  /// Returns the options of one rank's backend.
   BackendOptions backend_options(int world_rank, int local_rank) const;
   /// Throws ConfigError that lists the options which `backend` does not use. `reason` says why this backend was
   /// chosen.

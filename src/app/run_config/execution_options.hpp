@@ -12,7 +12,6 @@
 
 namespace trireme::app {
 
-/// Declares --cross-entropy-chunks.
 void declare_cross_entropy_chunks(Options& options, std::int64_t* chunks);
 
 /// Options of how a rank executes its layers.
@@ -26,7 +25,6 @@ struct ExecutionOptions {
   void declare(Options& options);
   /// Sets `recomputation` from the flag and the modules.
   void settle(const Options& options, const ParallelOptions& parallel, const DeviceOptions& device, Problems& problems);
-  /// Returns the configuration with these options, of training in `dtype`.
   train::ExecutionConfig config(DType dtype, const BatchOptions& batch, const ParallelOptions& parallel) const;
 };
 

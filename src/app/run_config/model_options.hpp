@@ -14,7 +14,6 @@
 
 namespace trireme::app {
 
-/// Range of a number of layers.
 constexpr Range layer_count() { return between(1, model::max_layers); }
 
 /// Options of the rows of model::fields() that have a help text.
@@ -27,7 +26,6 @@ class FieldOptions {
   std::optional<std::int64_t> integer(std::string_view option) const;
   bool given(std::string_view option) const { return value(option).has_value(); }
   void set(std::string_view option, const model::FieldValue& value);
-  /// Sets the given values in `config`.
   void apply(model::ModelConfig& config) const;
   /// Reports given options that do not apply to `config`.
   void check(const model::ModelConfig& config, Problems& problems) const;
@@ -84,7 +82,6 @@ struct ModelOptions {
   /// Takes the model of a checkpoint, as Megatron-LM's --use-checkpoint-args does. A given shape stays; everything else
   /// comes from the checkpoint. Returns a line for each given value that it overrides.
   std::vector<std::string> take(const model::ModelConfig& stored);
-  /// Declares only the options of training.
   void declare_training(Options& options) { fields.declare(options, model::FieldRole::training); }
   /// Returns the default sequence length: the given positions, or else the preset's. Throws ConfigError if there are
   /// neither.

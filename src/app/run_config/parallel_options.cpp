@@ -1,6 +1,5 @@
 #include "src/app/run_config/parallel_options.hpp"
 
-#include "src/base/check.hpp"
 #include "src/parallel/pipeline/layout_text.hpp"
 
 namespace trireme::app {

@@ -22,7 +22,6 @@ inline constexpr Choice<DType> training_types[] = {
     {"fp64", DType::fp64}, {"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}};
 inline constexpr std::span types_without_fp64 = std::span(training_types).subspan<1>();
 
-/// Declares the option `--schedule`.
 void declare_schedule(Options& options, std::optional<parallel::ScheduleKind>* schedule);
 
 /// Options of the grid, for every command that runs a model.

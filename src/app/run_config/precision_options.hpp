@@ -33,7 +33,6 @@ struct PrecisionOptions {
   void declare_loss_scale(Options& options);
   /// Sets `dtype`, `loss_scale` and `guards` from the flags.
   void settle(const Options& options, Problems& problems);
-  /// Returns `adamw` with the types of the moments.
   optim::AdamWOptions with_types(optim::AdamWOptions adamw) const {
     adamw.exp_avg_dtype = exp_avg_dtype;
     adamw.exp_avg_sq_dtype = exp_avg_sq_dtype;

@@ -5,8 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "src/train/progress.hpp"
-
 namespace trireme::app {
 namespace {
 

@@ -61,8 +61,7 @@ class RunConfigReader {
   /// Declares the options of every group; for a task without the model's shape, corpora and the length of the run.
   /// `options` must live longer.
   explicit RunConfigReader(Options& options, RunKind kind = RunKind::pretraining);
-  RunConfigReader(const RunConfigReader&) = delete;
-  RunConfigReader& operator=(const RunConfigReader&) = delete;
+  RunConfigReader& operator=(RunConfigReader&&) = delete;
 
   /// Returns the options as parsed. Those of the grid and the device are final.
   const RunConfig& parsed() const { return config_; }

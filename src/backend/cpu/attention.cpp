@@ -64,8 +64,7 @@ class CpuAttention final : public AttentionKernels {
                           Heads dk, Heads dv) override {
     check_attention("attention_backward", problem, {dout.data, q.data, k.data, v.data, out.data},
                     {dq.data, dk.data, dv.data}, {log_sum_exp, row_dot});
-    dispatch_float(q.data.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(q.data.dtype(), [&]<class T, class A>() {
       const std::int64_t d = problem.head_dim, width = round_up(d, column_grain);
       for_query_tiles(problem, [&](std::int64_t sample, std::int64_t head, std::int64_t begin, std::int64_t end) {
         const auto a = rows_of<T>(dout, sample, head), b = rows_of<T>(out, sample, head);

@@ -24,8 +24,7 @@ class Bf16Matmul {
  public:
   Bf16Matmul();
   ~Bf16Matmul();
-  Bf16Matmul(const Bf16Matmul&) = delete;
-  Bf16Matmul& operator=(const Bf16Matmul&) = delete;
+  Bf16Matmul& operator=(Bf16Matmul&&) = delete;
 
   /// Returns whether this machine has bf16 instructions used by oneDNN.
   static bool available();

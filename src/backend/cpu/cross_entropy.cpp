@@ -40,8 +40,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
                   TensorView sum_exp, TensorView target_logit) override {
     check_cross_entropy("cross entropy's statistics", logits, shard, {maximum, sum_exp, target_logit});
     check_targets("cross entropy's statistics", logits, targets);
-    dispatch_float(logits.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(logits.dtype(), [&]<class T, class A>() {
       constexpr A infinity = std::numeric_limits<A>::infinity();
       const std::int64_t columns = logits.shape()[1];
       const T* all = logits.as<T>();
@@ -70,8 +69,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
 
   void rescale(Stream&, ConstTensorView own_maximum, ConstTensorView maximum, TensorView sum_exp) override {
     check_rescale(own_maximum, maximum, sum_exp);
-    dispatch_float(sum_exp.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(sum_exp.dtype(), [&]<class T, class A>() {
       const A* own = own_maximum.as<A>();
       const A* max_logits = maximum.as<A>();
       A* sums = sum_exp.as<A>();
@@ -81,8 +79,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
 
   void losses(Stream&, ConstTensorView maximum, ConstTensorView sum_exp, ConstTensorView target_logit,
               ConstTensorView weights, TensorView losses) override {
-    dispatch_float(losses.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(losses.dtype(), [&]<class T, class A>() {
       const A* max_logits = maximum.as<A>();
       const A* sums = sum_exp.as<A>();
       const A* chosen = target_logit.as<A>();
@@ -98,8 +95,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
               ConstTensorView target_logit, TensorView rivals) override {
     check_cross_entropy("cross entropy's rivals", logits, shard, {target_logit, rivals});
     check_targets("cross entropy's rivals", logits, targets);
-    dispatch_float(logits.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(logits.dtype(), [&]<class T, class A>() {
       const std::int64_t columns = logits.shape()[1];
       const T* all = logits.as<T>();
       const std::int32_t* target = targets.as<std::int32_t>();
@@ -119,8 +115,7 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
                 ConstTensorView targets, ConstTensorView loss_gradient, double soft_cap, TensorView logits) override {
     check_cross_entropy("cross entropy's backward", logits, shard, {maximum, sum_exp, loss_gradient});
     check_targets("cross entropy's backward", logits, targets);
-    dispatch_float(logits.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(logits.dtype(), [&]<class T, class A>() {
       const std::int64_t columns = logits.shape()[1];
       T* all = logits.as<T>();
       const A* max_logits = maximum.as<A>();

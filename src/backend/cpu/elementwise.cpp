@@ -120,15 +120,13 @@ class CpuElementwise final : public ElementwiseKernels {
 
   void add(Stream&, ConstTensorView x, TensorView y) override {
     check_add(x, y);
-    dispatch_float(y.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(y.dtype(), [&]<class T, class A>() {
       combine(x.as<T>(), y.as<T>(), y, [](A x_element, A y_element) { return y_element + x_element; });
     });
   }
 
   void scale(Stream&, double factor, TensorView y) override {
-    dispatch_float(y.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(y.dtype(), [&]<class T, class A>() {
       const A a = static_cast<A>(factor);
       combine(y.as<T>(), y.as<T>(), y, [a](A, A y_element) { return y_element * a; });
     });
@@ -136,8 +134,7 @@ class CpuElementwise final : public ElementwiseKernels {
 
   void soft_cap(Stream&, double cap, TensorView y) override {
     check_soft_cap(cap);
-    dispatch_float(y.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(y.dtype(), [&]<class T, class A>() {
       const A c = static_cast<A>(cap), reciprocal = static_cast<A>(1 / cap);
       combine(y.as<T>(), y.as<T>(), y, [=](A, A y_element) { return c * vector_tanh(y_element * reciprocal); });
     });
@@ -151,8 +148,7 @@ class CpuElementwise final : public ElementwiseKernels {
   void bias_dropout_add(Stream&, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
                         const Dropout& dropout, TensorView sum) override {
     check_bias_dropout_add(x, bias, residual, dropout, sum);
-    dispatch_float(x.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(x.dtype(), [&]<class T, class A>() {
       const std::int64_t h = x.shape().back(), rows = rows_of(x.shape());
       if (h == 0) return;
       ScratchPool::Lease bias_lease(scratch_, static_cast<std::size_t>(h) * sizeof(A));
@@ -193,8 +189,7 @@ class CpuElementwise final : public ElementwiseKernels {
   void bias_dropout_add_backward(Stream&, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
                                  TensorView dbias) override {
     check_bias_dropout_add_backward(dsum, dropout, dx, dbias);
-    dispatch_float(dsum.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(dsum.dtype(), [&]<class T, class A>() {
       const std::int64_t h = dsum.shape().back(), rows = rows_of(dsum.shape());
       if (h == 0) return;
       const T* in = dsum.as<T>();
@@ -232,8 +227,7 @@ class CpuElementwise final : public ElementwiseKernels {
 
   void activate(Stream&, Activation activation, ConstTensorView x, TensorView y) override {
     check_activate(x, y);
-    dispatch_float(y.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(y.dtype(), [&]<class T, class A>() {
       dispatch_activation(activation, [&]<Activation kind>() {
         combine(x.as<T>(), x.as<T>(), y, [](A x_element, A) { return cpu::activate<kind>(x_element); });
       });
@@ -243,8 +237,7 @@ class CpuElementwise final : public ElementwiseKernels {
   void activate_backward(Stream&, Activation activation, ConstTensorView dy, ConstTensorView x,
                          TensorView dx) override {
     check_activate_backward(dy, x, dx);
-    dispatch_float(dx.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(dx.dtype(), [&]<class T, class A>() {
       dispatch_activation(activation, [&]<Activation kind>() {
         combine(dy.as<T>(), x.as<T>(), dx,
                 [](A gradient, A x_element) { return gradient * cpu::activation_derivative<kind>(x_element); });
@@ -254,8 +247,7 @@ class CpuElementwise final : public ElementwiseKernels {
 
   void glu(Stream&, Activation activation, ConstTensorView gate_up, TensorView y) override {
     check_glu("glu", activation, y, {gate_up});
-    dispatch_float(y.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(y.dtype(), [&]<class T, class A>() {
       const std::int64_t f = y.shape().back();
       if (f == 0) return;
       const T* in = gate_up.as<T>();
@@ -276,8 +268,7 @@ class CpuElementwise final : public ElementwiseKernels {
   void glu_backward(Stream&, Activation activation, ConstTensorView dy, ConstTensorView gate_up,
                     TensorView dgate_up) override {
     check_glu("glu_backward", activation, dy, {gate_up, dgate_up});
-    dispatch_float(dy.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(dy.dtype(), [&]<class T, class A>() {
       const std::int64_t f = dy.shape().back();
       if (f == 0) return;
       const T* gradient = dy.as<T>();

@@ -37,8 +37,7 @@ class CpuEmbedding final : public EmbeddingKernels {
   void lookup_backward(Stream&, ConstTensorView ids, ConstTensorView dy, std::int64_t first_row,
                        TensorView dtable) override {
     check_lookup_backward(ids, dy, dtable);
-    dispatch_float(dy.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(dy.dtype(), [&]<class T, class A>() {
       const std::int32_t* id = ids.as<std::int32_t>();
       const std::int64_t tokens = ids.numel();
       const std::int64_t rows = dtable.shape()[0];
@@ -64,8 +63,7 @@ class CpuEmbedding final : public EmbeddingKernels {
                      TensorView x) override {
     check_add_positions("add_positions", table, positions, x.dtype(), x);
     if (!table && !dropout.enabled()) return;
-    dispatch_float(x.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(x.dtype(), [&]<class T, class A>() {
       const std::int64_t batch = x.shape()[1];
       const std::int64_t h = x.shape()[2];
       const T* rows = table ? table.as<T>() : nullptr;
@@ -95,8 +93,7 @@ class CpuEmbedding final : public EmbeddingKernels {
   void add_positions_backward(Stream&, ConstTensorView dy, const Positions& positions, const Dropout& dropout,
                               TensorView dx, TensorView dtable) override {
     check_add_positions_backward(dy, positions, dx, dtable);
-    dispatch_float(dy.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(dy.dtype(), [&]<class T, class A>() {
       const std::int64_t batch = dy.shape()[1];
       const std::int64_t h = dy.shape()[2];
       const T* gradient = dy.as<T>();

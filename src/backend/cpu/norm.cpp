@@ -54,53 +54,36 @@ void rms_norm(const A* x, const A* weight, A epsilon, std::int64_t h, A* y, A& r
   rstd = reciprocal;
 }
 
-/// For one row: dx = (residual_gradient or 0) + the gradient through the normalisation, dweight and dbias += theirs.
-template <class A>
-void layer_norm_backward(const A* dy, const A* x, const A* weight, A mean, A rstd, const A* residual_gradient,
-                         std::int64_t h, A* dx, A* dweight, A* dbias) {
+/// For one row: dx = (residual_gradient or 0) + the gradient through the normalisation, dweight [h] += its own.
+/// LayerNorm is centred, and dbias follows dweight; RMSNorm has neither mean nor bias.
+template <bool centred, class A>
+void norm_backward(const A* dy, const A* x, const A* weight, A mean, A rstd, const A* residual_gradient, std::int64_t h,
+                   A* dx, A* dweight) {
+  A* dbias = dweight + h;
   A sum = 0, dot = 0;  // sum of g = dy weight; product of g and the normalised x
+  const auto normalised = [&](std::int64_t j) { return (centred ? x[j] - mean : x[j]) * rstd; };
 #pragma omp simd reduction(+ : sum, dot)
   for (std::int64_t j = 0; j < h; ++j) {
-    const A normalised = (x[j] - mean) * rstd;
     const A g = dy[j] * weight[j];
-    sum += g;
-    dot += g * normalised;
-    dweight[j] += dy[j] * normalised;
-    dbias[j] += dy[j];
+    dot += g * normalised(j);
+    dweight[j] += dy[j] * normalised(j);
+    if constexpr (centred) {
+      sum += g;
+      dbias[j] += dy[j];
+    }
   }
   sum /= static_cast<A>(h);
   dot /= static_cast<A>(h);
+  const auto gradient = [&](std::int64_t j) {
+    const A g = dy[j] * weight[j];
+    return rstd * ((centred ? g - sum : g) - normalised(j) * dot);
+  };
   if (residual_gradient != nullptr) {
 #pragma omp simd
-    for (std::int64_t j = 0; j < h; ++j) {
-      dx[j] = residual_gradient[j] + rstd * (dy[j] * weight[j] - sum - (x[j] - mean) * rstd * dot);
-    }
+    for (std::int64_t j = 0; j < h; ++j) dx[j] = residual_gradient[j] + gradient(j);
   } else {
 #pragma omp simd
-    for (std::int64_t j = 0; j < h; ++j) dx[j] = rstd * (dy[j] * weight[j] - sum - (x[j] - mean) * rstd * dot);
-  }
-}
-
-/// Backward of RMSNorm for one row.
-template <class A>
-void rms_norm_backward(const A* dy, const A* x, const A* weight, A rstd, const A* residual_gradient, std::int64_t h,
-                       A* dx, A* dweight) {
-  A dot = 0;  // product of dy weight and the normalised x
-#pragma omp simd reduction(+ : dot)
-  for (std::int64_t j = 0; j < h; ++j) {
-    const A normalised = x[j] * rstd;
-    dot += dy[j] * weight[j] * normalised;
-    dweight[j] += dy[j] * normalised;
-  }
-  dot /= static_cast<A>(h);
-  if (residual_gradient != nullptr) {
-#pragma omp simd
-    for (std::int64_t j = 0; j < h; ++j) {
-      dx[j] = residual_gradient[j] + rstd * (dy[j] * weight[j] - x[j] * rstd * dot);
-    }
-  } else {
-#pragma omp simd
-    for (std::int64_t j = 0; j < h; ++j) dx[j] = rstd * (dy[j] * weight[j] - x[j] * rstd * dot);
+    for (std::int64_t j = 0; j < h; ++j) dx[j] = gradient(j);
   }
 }
 
@@ -129,8 +112,7 @@ class CpuNorm final : public NormKernels {
   void normalise(Stream&, ConstTensorView x, const NormWeight& weight, ConstTensorView bias, double epsilon,
                  TensorView y, NormStatistics statistics) override {
     check_normalise(x, weight.values, bias, y, statistics);
-    dispatch_float(x.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(x.dtype(), [&]<class T, class A>() {
       const std::int64_t h = weight.values.numel();
       const RowNorm<T> norm(weight, bias, epsilon, statistics);
       const T* in = x.as<T>();
@@ -150,8 +132,7 @@ class CpuNorm final : public NormKernels {
                           NormStatistics statistics, ConstTensorView residual_gradient, TensorView dx,
                           TensorView dweight, TensorView dbias) override {
     check_normalise_backward(dy, x, weight.values, statistics, residual_gradient, dx, dweight, dbias);
-    dispatch_float(x.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(x.dtype(), [&]<class T, class A>() {
       const std::int64_t h = weight.values.numel();
       const std::int64_t rows = x.numel() / h;
       std::vector<A> weight_buffer(h);
@@ -172,9 +153,9 @@ class CpuNorm final : public NormKernels {
                       const A* add = residual == nullptr ? nullptr : row_in(residual + i * h, h, buffer.data() + 2 * h);
                       A* dx_row = row_out(in_gradient + i * h, buffer.data() + 3 * h);
                       if (mean != nullptr)
-                        layer_norm_backward(dy_row, x_row, w, mean[i], rstd[i], add, h, dx_row, dw, dw + h);
+                        norm_backward<true>(dy_row, x_row, w, mean[i], rstd[i], add, h, dx_row, dw);
                       else
-                        rms_norm_backward(dy_row, x_row, w, rstd[i], add, h, dx_row, dw);
+                        norm_backward<false>(dy_row, x_row, w, A{0}, rstd[i], add, h, dx_row, dw);
                       finish_row(dx_row, h, in_gradient + i * h);
                     }
                   });
@@ -190,8 +171,7 @@ class CpuNorm final : public NormKernels {
                              const Dropout& dropout, const NormWeight& weight, ConstTensorView norm_bias,
                              double epsilon, TensorView sum, TensorView y, NormStatistics statistics) override {
     check_bias_dropout_add_norm(x, bias, residual, dropout, weight.values, norm_bias, sum, y, statistics);
-    dispatch_float(x.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(x.dtype(), [&]<class T, class A>() {
       const std::int64_t h = weight.values.numel();
       const std::int64_t batch = x.shape()[1];
       const RowNorm<T> norm(weight, norm_bias, epsilon, statistics);

@@ -27,8 +27,7 @@ class CpuOptimizer final : public OptimizerKernels {
   void sgd(Stream&, const SgdStep& step, ConstTensorView gradient, TensorView w, TensorView m,
            TensorView rounded) override {
     check_sgd(gradient, w, m, rounded);
-    dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T, class A>() {
       const A* g_data = gradient.as<A>();
       A* w_data = w.as<A>();
       A* m_data = m.as<A>();

@@ -73,8 +73,7 @@ class CpuReduce final : public ReduceKernels {
   /// Combines the results of blocks, each of which starts at 0 and continues with fold(row, n, result).
   template <class Combine, class Fold>
   void reduce(ConstTensorView x, TensorView result, Combine combine, Fold fold) {
-    dispatch_float(x.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(x.dtype(), [&]<class T, class A>() {
       const T* in = x.as<T>();
       const std::int64_t size = x.numel(), blocks = (size + block - 1) / block;
       ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(blocks) * sizeof(double));

@@ -71,8 +71,7 @@ class CpuRotary final : public RotaryKernels {
     const std::vector<std::complex<double>> coarse = turns(rotary, first_block, blocks, block);
     const std::vector<std::complex<double>> fine = turns(rotary, first_rest, rests, 1);
     const double magnitude = rotary.magnitude, sign = rotation == Rotation::forward ? magnitude : -magnitude;
-    dispatch_float(x.data.data.dtype(), [&]<class T>() {
-      using A = Accumulation<T>;
+    dispatch_float(x.data.data.dtype(), [&]<class T, class A>() {
       T* data = x.data.data.template as<T>();
       pool_.parallel_ranges(x.rows, 16, [&](std::int64_t begin, std::int64_t end) {
         std::vector<A> buffer(static_cast<std::size_t>(4 * pairs));

@@ -42,8 +42,7 @@ class ScratchPool {
       const std::lock_guard lock(pool_.mutex_);
       pool_.pieces_.push_back(std::move(piece_));
     }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
+    Lease& operator=(Lease&&) = delete;
 
     /// The next n elements of the piece, aligned to 64 bytes.
     template <class A>

@@ -13,7 +13,6 @@ struct Positions {
   std::int64_t second = 0;
 
   constexpr std::int64_t operator[](std::int64_t row) const { return row < split ? first + row : second + row - split; }
-  /// Positions of the rows from `row` on.
   constexpr Positions from(std::int64_t row) const {
     if (row >= split) return {second + row - split};
     return {first + row, split == std::numeric_limits<std::int64_t>::max() ? split : split - row, second};

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "src/base/check.hpp"
-#include "src/data/dataset/gpt_samples.hpp"
 
 namespace trireme::data {
 namespace {

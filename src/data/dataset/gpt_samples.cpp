@@ -4,7 +4,6 @@
 #include <numeric>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include "src/base/check.hpp"
 

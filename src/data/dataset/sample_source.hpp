@@ -62,8 +62,7 @@ class SampleBuffer {
              take(fields.span_end, 1),
              take(fields.last_token, 1)};
   }
-  SampleBuffer(const SampleBuffer&) = delete;
-  SampleBuffer& operator=(const SampleBuffer&) = delete;
+  SampleBuffer& operator=(SampleBuffer&&) = delete;
   const SampleView& view() const { return view_; }
 
  private:
@@ -98,7 +97,6 @@ class SampleSource {
  public:
   virtual ~SampleSource() = default;
   virtual std::int64_t size() const = 0;
-  /// Positions of a sample.
   virtual std::int64_t sequence_length() const = 0;
   /// Positions of sample `index` before its padding, if known without reading it; else all.
   virtual std::int64_t length(std::int64_t /*index*/) const { return sequence_length(); }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "src/base/check.hpp"
 #include "src/base/parse_number.hpp"

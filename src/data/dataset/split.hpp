@@ -46,7 +46,6 @@ struct DocumentRange {
   std::int64_t offset(std::int64_t d) const { return offsets[static_cast<std::size_t>(first_document + d)]; }
 };
 
-/// The documents of `store` that belong to `split`.
 DocumentRange documents_of(const TokenStore& store, Split split, const std::array<double, 3>& fractions, SplitBy by);
 
 }  // namespace trireme::data

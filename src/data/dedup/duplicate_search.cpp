@@ -7,7 +7,6 @@
 #include <mutex>
 #include <queue>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "src/comm/host_collectives.hpp"

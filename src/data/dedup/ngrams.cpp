@@ -4,7 +4,6 @@
 
 #include "src/base/check.hpp"
 #include "src/base/utf8.hpp"
-#include "src/data/text/words.hpp"
 
 namespace trireme::data {
 namespace {

@@ -1,7 +1,5 @@
 #include "src/data/text/unicode.hpp"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>

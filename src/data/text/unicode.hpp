@@ -15,7 +15,6 @@ utf8proc_category_t category_of(char32_t c);
 /// Unicode's simple lower-case mapping.
 char32_t lower_case(char32_t c);
 
-/// Appends `c` as UTF-8.
 void append_utf8(char32_t c, std::string& text);
 
 /// Returns true only if `text` is in NFC; quick for text without combining marks.

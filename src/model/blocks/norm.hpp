@@ -90,7 +90,6 @@ class HeadNorm {
   template <class Compute>
   void as_matrix(const HeadsShape& shape, const Heads& x, bool reads, const Compute& compute) const;
 
-  /// Returns whether rows have heads of other tensor ranks.
   bool is_gathered() const { return across_heads_ && context_.tensor_group.size() > 1; }
   /// Rows [positions batch, ranks head_dim] in the work space, of the tensor ranks' `own` [positions batch, head_dim].
   TensorView gather(const HeadsShape& shape, ConstTensorView own) const;

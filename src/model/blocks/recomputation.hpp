@@ -10,6 +10,10 @@ enum class RecomputeGranularity {
   selective,  ///< parts of a layer: RecomputedModules
   full        ///< entire layers, from their input
 };
+inline const char* name_of(RecomputeGranularity granularity) {
+  constexpr const char* names[] = {"none", "selective", "full"};
+  return names[static_cast<int>(granularity)];
+}
 enum class RecomputeMethod {
   uniform,  ///< all layers of a chunk, in groups of `layers`; a group keeps only its input
   block     ///< the first `layers` layers of a chunk, one by one; the others keep everything

@@ -48,7 +48,6 @@ class TokenPrediction {
 
  private:
   using LossStatistics = parallel::VocabularyParallelCrossEntropy::Saved;
-  /// Workspace of a chunk of `rows` rows.
   struct Chunk {
     std::int64_t rows = 0;
     TensorView logits;  // [rows, vocabulary rows]

@@ -22,7 +22,6 @@ class ActivationStore {
   Arena& open(int chunk, int micro_batch);
   /// Number of the arena that the next `open` uses.
   std::size_t next_number() const { return free_.empty() ? arenas_.size() : *free_.begin(); }
-  /// Number of a micro-batch's open arena.
   std::size_t number(int chunk, int micro_batch) const { return open_.at({chunk, micro_batch}); }
   Arena& arena(int chunk, int micro_batch) { return *arenas_[number(chunk, micro_batch)]; }
   /// Frees a micro-batch's arena and invalidates all views of it.

@@ -71,15 +71,11 @@ void add_heads(ParameterList& list, const ModelConfig& config, const VocabularyP
   if (config.predicts_ahead()) AheadPrediction::declare(list, config);
 }
 
-bool is_matrix(const Parameter& parameter) {
-  return parameter.role == ParameterRole::matrix || parameter.role == ParameterRole::residual_matrix;
-}
-
 /// Elements of the parameters that compute a token: of a layer's experts, as many as a token uses.
 std::int64_t active_numel(const std::vector<Parameter>& list, const ExpertConfig& experts, bool matrices_only) {
   std::int64_t of_all = 0, of_experts = 0;
   for (const Parameter& parameter : list) {
-    if (matrices_only && !is_matrix(parameter)) continue;
+    if (matrices_only && !parallel::is_hidden_matrix(parameter)) continue;
     const bool is_expert = parameter.name.find(".mlp.experts.") != std::string::npos;
     (is_expert ? of_experts : of_all) += parameter.shape.numel();
   }

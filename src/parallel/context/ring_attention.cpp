@@ -15,7 +15,6 @@ HeadsOf<View> heads_of(View tensor, int index) {
   return {View(tensor.data() + skip, tensor.dtype(), shape), shape[1] * row, row, shape[4]};
 }
 
-/// The statistics of one chunk of queries.
 template <class View>
 View chunk_of(View statistics, int chunk) {
   return statistics.flat(chunk * statistics.numel() / 2, statistics.numel() / 2);

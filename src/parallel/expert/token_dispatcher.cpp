@@ -1,6 +1,5 @@
 #include "src/parallel/expert/token_dispatcher.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 

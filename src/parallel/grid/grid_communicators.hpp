@@ -22,7 +22,6 @@ struct GridCommunicators {
   std::unique_ptr<Communicator> expert_model;
   std::unique_ptr<Communicator> expert_tensor;  ///< null if it would be `tensor`
 
-  /// Communicator of the group of this kind.
   std::unique_ptr<Communicator>& of(GroupKind kind);
 };
 

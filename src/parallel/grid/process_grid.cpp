@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -71,6 +70,8 @@ std::string nearest_grids(int world_size, int tensor_size, int pipeline_size, in
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+}  // namespace
+
 std::vector<int> divisors(int n) {
   std::vector<int> result;
   for (int i = 1; i <= n; ++i) {
@@ -78,8 +79,6 @@ std::vector<int> divisors(int n) {
   }
   return result;
 }
-
-}  // namespace
 
 const char* name_of(GroupKind kind) { return group_rows[static_cast<std::size_t>(kind)].name; }
 

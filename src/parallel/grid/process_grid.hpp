@@ -22,6 +22,9 @@ enum class GroupKind {
   expert_tensor,    ///< splits each expert; no group if that is the tensor group
 };
 const char* name_of(GroupKind kind);
+
+/// Returns the divisors of `n`, ascending.
+std::vector<int> divisors(int n);
 inline constexpr GroupKind all_group_kinds[] = {
     GroupKind::tensor,          GroupKind::pipeline,     GroupKind::context,      GroupKind::data,
     GroupKind::gradient,        GroupKind::model,        GroupKind::embedding,    GroupKind::expert,
@@ -78,7 +81,6 @@ class ProcessGrid {
   int expert_rank(int rank) const { return rank % stage_size() / expert_tensor_size_ % expert_size_; }
   int expert_gradient_rank(int rank) const { return rank % stage_size() / (expert_tensor_size_ * expert_size_); }
 
-  /// Returns whether the grid has groups of this kind.
   bool has(GroupKind kind) const {
     if (kind < GroupKind::expert) return true;
     return folds_experts() || (expert_size_ > 1 && kind != GroupKind::expert_tensor);

@@ -50,26 +50,15 @@ std::vector<Step> with_late_weights(const std::vector<Step>& steps, int delay) {
 std::vector<Step> steps_of(ScheduleKind kind, int stages, int rank, int micro_batches, int chunks) {
   const auto all = [&](StepKind step) { return chunk_by_chunk(step, stages, micro_batches, chunks); };
   const auto is_missing = [&](const Step& step) { return step.micro_batch >= micro_batches; };
+  const bool halves = kind == ScheduleKind::zero_bubble;
   const std::vector<Step> forwards = all(StepKind::forward);
   const int count = static_cast<int>(forwards.size());
-  std::vector<Step> steps;
-  switch (kind) {
-    case ScheduleKind::gpipe:
-      steps = in_turn(forwards, all(StepKind::backward), count);
-      break;
-    case ScheduleKind::one_forward_one_backward:
-      steps = in_turn(forwards, all(StepKind::backward), stages - rank - 1);
-      break;
-    case ScheduleKind::interleaved:
-      steps =
-          in_turn(forwards, all(StepKind::backward), std::min(2 * (stages - rank - 1) + (chunks - 1) * stages, count));
-      break;
-    case ScheduleKind::zero_bubble:
-      steps = in_turn(forwards, all(StepKind::backward_input), stages - rank - 1);
-      break;
-  }
+  int ahead = stages - rank - 1;
+  if (kind == ScheduleKind::gpipe) ahead = count;
+  if (kind == ScheduleKind::interleaved) ahead = std::min(2 * ahead + (chunks - 1) * stages, count);
+  std::vector<Step> steps = in_turn(forwards, all(halves ? StepKind::backward_input : StepKind::backward), ahead);
   std::erase_if(steps, is_missing);
-  return kind == ScheduleKind::zero_bubble ? with_late_weights(steps, rank) : steps;
+  return halves ? with_late_weights(steps, rank) : steps;
 }
 
 Schedule empty_schedule(int stages, int micro_batches, int chunks) {

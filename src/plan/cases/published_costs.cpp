@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "src/base/check.hpp"
-#include "src/plan/cost/costs.hpp"
 
 namespace trireme::plan {
 namespace {

@@ -42,13 +42,10 @@ class PublishedCosts {
   /// FLOPs of flash attention with a causal mask on sequences of `s` tokens; backward makes 85 % of forward's.
   double flash_attention(double flops, double s, bool backward) const;
   double memory(double bytes) const;
-  /// The same for unfused kernels.
   double unfused_memory(double bytes) const { return memory(bytes) / published_.shares.unfused; }
-  /// Launch overhead of kernels.
   double launches(int kernels) const;
   /// A collective of ranks at a distance of `stride`; `bytes` of the full tensor.
   double collective(Collective op, double bytes, int ranks, int stride) const;
-  /// Stride of ranks on separate nodes.
   int node_stride() const { return cluster_.ranks_per_node; }
   /// A message between two ranks, for which the host waits.
   double message(double bytes, bool to_another_node) const;

@@ -10,40 +10,10 @@
 
 #include "src/base/check.hpp"
 #include "src/base/parse_number.hpp"
+#include "src/plan/cases/csv.hpp"
 
 namespace trireme::plan {
 namespace {
-
-bool take(std::string_view& text, std::string_view head) {
-  if (!text.starts_with(head)) return false;
-  text.remove_prefix(head.size());
-  return true;
-}
-
-bool ends_field(std::string_view text) {
-  return text.empty() || text.front() == ',' || text.front() == '\n' || text == "\r" || text.starts_with("\r\n");
-}
-
-std::string take_plain(std::string_view& text) {
-  std::string field;
-  for (; !ends_field(text); text.remove_prefix(1)) field += text.front();
-  return field;
-}
-
-std::string take_quoted(const std::string& name, std::string_view& text, int& line) {
-  const int first_line = line;
-  std::string field;
-  for (text.remove_prefix(1); !text.empty(); text.remove_prefix(1)) {
-    if (text.front() == '\n') ++line;
-    if (take(text, "\"") && !text.starts_with('"')) {
-      TRIREME_CHECK(ends_field(text), DataError,
-                    "{}, line {}: text follows a quoted field; quotes inside a field are doubled", name, line);
-      return field;
-    }
-    field += text.front();
-  }
-  throw DataError("{}, line {}: a quoted field is not closed", name, first_line);
-}
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -90,7 +60,8 @@ class Row {
     std::string_view rest = digits;
     const auto number = take_number<double>(rest);
     require(number.has_value(), column, "'{}' is not a number", text(column));
-    const double value = *number * (take(rest, "k") ? 1000 : 1);
+    const double value = *number * (rest.starts_with('k') ? 1000 : 1);
+    if (rest.starts_with('k')) rest.remove_prefix(1);
     require(rest.empty() || std::string_view(" (s%").find(rest.front()) != std::string_view::npos, column,
             "'{}' is not a number", text(column));
     require(std::isfinite(value) && value > 0, column, "'{}' is not above 0", text(column));
@@ -364,22 +335,6 @@ std::optional<double> PublishedRun::published_seconds() const {
   if (iter_s) return iter_s;
   if (tflops_gpu) return flops() / gpus / (*tflops_gpu * 1e12);
   return std::nullopt;
-}
-
-std::vector<CsvRecord> parse_csv(const std::string& name, const std::string& text) {
-  std::vector<CsvRecord> records;
-  std::string_view left = text;
-  take(left, "\xef\xbb\xbf");
-  for (int line = 1; !left.empty(); ++line) {
-    CsvRecord record{line, {}};
-    do {
-      record.fields.push_back(left.starts_with('"') ? take_quoted(name, left, line) : take_plain(left));
-    } while (take(left, ","));
-    take(left, "\r");
-    take(left, "\n");
-    if (record.fields.size() > 1 || !record.fields.front().empty()) records.push_back(std::move(record));
-  }
-  return records;
 }
 
 std::vector<PublishedRow> parse_published_runs(const std::string& name, const std::string& text) {

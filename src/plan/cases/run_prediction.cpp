@@ -121,7 +121,6 @@ void add_experts(const PublishedRun& run, const PublishedCosts& costs, ChunkTime
   if (experts.shared_hidden > 0) add_block(run, costs, experts.shared_hidden, layer);
 }
 
-/// A transformer layer of the run.
 ChunkTime layer_time(const PublishedRun& run, const PublishedCosts& costs) {
   const Sizes z(run);
   ChunkTime layer;

@@ -62,7 +62,6 @@ std::string trimmed(const std::string& text) {
   return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-/// Sets the field `key`, of line `line` of the file `name`.
 void set_field(const std::string& name, int line, const std::string& key, const std::string& value, Cluster& cluster) {
   if (key == "cluster.name" || key == "device.name") {
     (key == "cluster.name" ? cluster.name : cluster.device.name) = value;

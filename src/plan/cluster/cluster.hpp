@@ -66,7 +66,6 @@ Cluster cluster_preset(const std::string& name);
 /// The cluster "cpu": this machine, with one rank per core available to the process. Kernels have the fp32 rates of one
 /// core of an AMD EPYC with AVX-512, measured with its neighbour equally loaded. Calibrate for other processors.
 Cluster cpu_cluster();
-/// All presets.
 const std::vector<Cluster>& cluster_presets();
 /// Names of the presets: "dgx-2h, dgx-a100-40gb, ...".
 std::string cluster_preset_names();

@@ -9,7 +9,6 @@
 
 namespace trireme::plan {
 
-/// A kernel's call as measured.
 struct MeasuredKernel {
   std::string kernel;         ///< line of a step's table (name_of(KernelKind))
   std::vector<double> shape;  ///< [m, n, k] of a product, [queries, keys, head size] of attention, else [bytes]

@@ -1,7 +1,6 @@
 #include "src/plan/cost/costs.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -69,21 +68,14 @@ struct AttentionWork {
 /// Counted in the code of sm_90 (cuobjdump, nvcc 13.0): instructions of the loops that hold the mma.sync, on the path
 /// without masking or growing maxima. bench/results/predict-2026-11-23.md has the commands.
 AttentionWork attention_work(std::int64_t d) {
-  switch (d) {
-    case 64:
-      return {{335, 313, 64}, {475, 342, 96}, {431, 164, 64}};
-    case 96:
-      return {{384, 313, 96}, {554, 342, 144}, {508, 164, 96}};
-    case 128:
-      return {{443, 313, 128}, {637, 342, 192}, {549, 164, 128}};
-    case 192:  // two kernels for keys and values, which both compute scores
-      return {{604, 312, 192}, {914, 259, 288}, {1033, 330, 240}};
-    default: {
-      // No kernel exists for these: interpolated linearly from the counts above.
-      const int n = static_cast<int>(d);
-      return {{227 + 27 * n / 16, 313, n}, {313 + 81 * n / 32, 342, 3 * n / 2}, {313 + 59 * n / 32, 164, n}};
-    }
-  }
+  if (d == 64) return {{335, 313, 64}, {475, 342, 96}, {431, 164, 64}};
+  if (d == 96) return {{384, 313, 96}, {554, 342, 144}, {508, 164, 96}};
+  if (d == 128) return {{443, 313, 128}, {637, 342, 192}, {549, 164, 128}};
+  // Two kernels for keys and values, which both compute scores.
+  if (d == 192) return {{604, 312, 192}, {914, 259, 288}, {1033, 330, 240}};
+  // No kernel exists for others: interpolated linearly from the counts above.
+  const int n = static_cast<int>(d);
+  return {{227 + 27 * n / 16, 313, n}, {313 + 81 * n / 32, 342, 3 * n / 2}, {313 + 59 * n / 32, 164, n}};
 }
 
 /// Blocks of a tensor group's collectives, and the multiprocessors left free by concurrent products

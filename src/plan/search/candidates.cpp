@@ -11,20 +11,13 @@ namespace {
 
 using model::RecomputeGranularity;
 using parallel::DataSharding;
+using parallel::divisors;
 using parallel::ProcessGrid;
 using parallel::ScheduleKind;
 
 constexpr std::int64_t min_context_positions = 2048;
 constexpr std::int64_t max_micro_batch_size = 64;
 constexpr int max_chunks = 8;
-
-std::vector<int> divisors(int n) {
-  std::vector<int> result;
-  for (int i = 1; i <= n; ++i) {
-    if (n % i == 0) result.push_back(i);
-  }
-  return result;
-}
 
 void check_given(const SearchSpace& space) {
   for (const auto& [size, field] : {std::pair{space.tensor, "<tensor_model_parallel_size>"},

@@ -22,7 +22,6 @@ ChunkTime time_of(const Cluster& cluster, CallCosts& costs, const StageWork& wor
           step(StepKind::backward_weight)};
 }
 
-/// Recomputed layers of a chunk.
 int recomputed_layers(const model::Recomputation& recomputation, int layers) {
   if (recomputation.granularity != RecomputeGranularity::full) return 0;
   return recomputation.method == model::RecomputeMethod::uniform ? layers : std::min(recomputation.layers, layers);

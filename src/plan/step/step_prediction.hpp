@@ -22,7 +22,6 @@ struct Job {
 
 /// Distribution of the job's layers among chunks.
 parallel::PipelineLayout layout_of(const Job& job);
-/// Chunks of layers of a rank.
 inline int chunks_of(const Job& job) { return layout_of(job).chunks; }
 /// Returns whether all chunks have the same layers.
 bool has_equal_chunks(const Job& job);
@@ -72,7 +71,6 @@ class StepPredictor {
   std::map<std::string, std::unique_ptr<UpdateWork>> updates_;  ///< by that of updates
 };
 
-/// One prediction.
 inline StepPrediction predict_step(const Cluster& cluster, const Job& job) {
   return StepPredictor(cluster).predict(job);
 }

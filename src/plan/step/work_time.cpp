@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "src/base/check.hpp"
-#include "src/plan/cost/costs.hpp"
 
 namespace trireme::plan {
 
@@ -37,22 +36,15 @@ void add(WorkTime& time, const KernelCall& call, const Cost& cost) {
 }
 
 Traffic traffic_of(const WorkEvent& event) {
-  switch (event.group) {
-    case parallel::GroupKind::tensor:
-    case parallel::GroupKind::expert_tensor:
-      return Traffic::tensor;
-    case parallel::GroupKind::context:
-      return Traffic::context;
-    case parallel::GroupKind::expert:
-      return Traffic::experts;
-    case parallel::GroupKind::pipeline:
-      return Traffic::pipeline;
-    case parallel::GroupKind::model:
-    case parallel::GroupKind::expert_model:
-      return Traffic::scalars;
-    default:
-      return event.collective == Collective::all_gather ? Traffic::parameters : Traffic::gradients;
+  using enum parallel::GroupKind;
+  constexpr std::pair<parallel::GroupKind, Traffic> known[] = {
+      {tensor, Traffic::tensor},       {expert_tensor, Traffic::tensor}, {context, Traffic::context},
+      {expert, Traffic::experts},      {pipeline, Traffic::pipeline},    {model, Traffic::scalars},
+      {expert_model, Traffic::scalars}};
+  for (const auto& [group, traffic] : known) {
+    if (group == event.group) return traffic;
   }
+  return event.collective == Collective::all_gather ? Traffic::parameters : Traffic::gradients;
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ struct Family {
   bool is_product() const { return cases == gemm_cases; }
 };
 
-/// All families.
 inline constexpr Family families[] = {{"gemm", gemm_cases},           {"norm", norm_cases},
                                       {"attention", attention_cases}, {"elementwise", elementwise_cases},
                                       {"embedding", embedding_cases}, {"cross_entropy", cross_entropy_cases},

@@ -25,7 +25,6 @@ class ReplicaCheck {
     std::string name;
     std::uint64_t value = 0;
   };
-  /// Hashes of the tensors of a gradient group.
   std::vector<Hash> hashes(int gradient_group) const;
   /// Ranks that hold the same parameters of a gradient group.
   struct Replicas {

@@ -26,7 +26,6 @@ class StepGuard {
   /// `model` must live longer.
   StepGuard(ParallelModel& model, const GuardOptions& options);
 
-  /// Begins a run of a step.
   void begin() { probe_.begin(searches_); }
   /// Returns whether the step must run without graphs, so that the probe sees every layer.
   bool searches() const { return searches_; }

@@ -7,7 +7,7 @@
 #include <array>
 #include <vector>
 
-#include "src/base/check.hpp"
+#include "src/base/error.hpp"
 #include "src/base/parse_number.hpp"
 
 namespace trireme::train {

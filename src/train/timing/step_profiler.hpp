@@ -22,8 +22,7 @@ class StepProfiler {
       // The device has failed, which is reported elsewhere.
     }
   }
-  StepProfiler(const StepProfiler&) = delete;
-  StepProfiler& operator=(const StepProfiler&) = delete;
+  StepProfiler& operator=(StepProfiler&&) = delete;
 
   /// Starts or stops the recording after iteration `done`.
   void after_step(std::int64_t done) { set(start_ <= done && done < end_); }

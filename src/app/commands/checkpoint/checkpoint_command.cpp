@@ -82,32 +82,6 @@ void print_step(const StepReader& step) {
   fmt::print("  {} tensors, {} elements\n", tensors.size(), elements);
 }
 
-}  // namespace
-
-int checkpoint_inspect_command(const CommandLine& line) {
-  std::string path;
-  Options options(line.command(),
-                  "Prints the steps of a folder, and the contents of the newest or the given one. Tensors are not "
-                  "read: verify does that.");
-  options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
-  if (!line.read(options)) return 0;
-  const io::CheckpointLocation location = io::find_checkpoint(path);
-  io::CheckpointStore store(location.root);
-  std::vector<StepEntry> entries = steps_at(location, store);
-  if (location.step.empty()) {
-    for (const StepEntry& entry : entries) {
-      fmt::print("{}{}{}\n", entry.name, entry.latest ? "  latest" : "",
-                 entry.problem.empty() ? "" : "  cannot be used: " + printable(entry.problem));
-    }
-    fmt::print("\n");
-    std::ranges::stable_partition(entries, [](const StepEntry& entry) { return entry.problem.empty(); });
-  }
-  print_step(*open_step(store, entries.front().name));
-  return 0;
-}
-
-namespace {
-
 /// Faults of steps, one entry per file.
 struct Faults {
   std::string damaged;
@@ -144,6 +118,28 @@ void verify_step(io::CheckpointStore& store, const std::string& name, Faults& fa
 }
 
 }  // namespace
+
+int checkpoint_inspect_command(const CommandLine& line) {
+  std::string path;
+  Options options(line.command(),
+                  "Prints the steps of a folder, and the contents of the newest or the given one. Tensors are not "
+                  "read: verify does that.");
+  options.add_argument("DIR", &path, "The folder given to --save, or the folder of one step in it.");
+  if (!line.read(options)) return 0;
+  const io::CheckpointLocation location = io::find_checkpoint(path);
+  io::CheckpointStore store(location.root);
+  std::vector<StepEntry> entries = steps_at(location, store);
+  if (location.step.empty()) {
+    for (const StepEntry& entry : entries) {
+      fmt::print("{}{}{}\n", entry.name, entry.latest ? "  latest" : "",
+                 entry.problem.empty() ? "" : "  cannot be used: " + printable(entry.problem));
+    }
+    fmt::print("\n");
+    std::ranges::stable_partition(entries, [](const StepEntry& entry) { return entry.problem.empty(); });
+  }
+  print_step(*open_step(store, entries.front().name));
+  return 0;
+}
 
 int checkpoint_verify_command(const CommandLine& line) {
   std::string path;

@@ -22,7 +22,6 @@
 namespace trireme::app {
 namespace {
 
-/// Returns the folder of a file.
 std::string folder_of(const std::string& file) {
   const std::size_t slash = file.rfind('/');
   return slash == file.npos ? "." : file.substr(0, slash);

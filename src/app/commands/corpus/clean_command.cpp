@@ -20,7 +20,6 @@ namespace {
 
 struct CleanCommandOptions {
   prepare::CorpusCleanOptions clean;
-  DocumentFormat format;
   TokenizerOptions tokenizer;
   std::string languages;
   std::optional<int> workers;
@@ -35,7 +34,7 @@ struct CleanCommandOptions {
                 "FILE.jsonl.zst. The file gets this name once it is complete.");
     options.add("report", &clean.report, "FILE.jsonl",
                 "Removed documents and the reasons, one object per document; compressed likewise.");
-    add_document_format(options, "input-format", &format,
+    add_document_format(options, "input-format", &clean.reader.format,
                         "Format of the input files; auto: by their names; lines: each line of text is a document.");
     options.add("json-key,json-keys", &clean.reader.json_key, "KEY", "Key of the text in each JSON object.");
     options.add("id-key", &clean.id_key, "KEY", "Key of the documents' names, for the report.");
@@ -91,8 +90,6 @@ struct CleanCommandOptions {
     for (const std::string_view code : split(languages, ',')) clean.languages.emplace_back(code);
     TRIREME_CHECK(!options.given("language") || !clean.languages.empty(), ConfigError,
                   "--language is empty. Try --language en, or leave it out to keep all");
-    clean.reader.format = format.format;
-    clean.text_lines = format.text_lines;
   }
 };
 

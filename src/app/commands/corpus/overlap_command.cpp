@@ -19,11 +19,6 @@ namespace {
 
 struct OverlapCommandOptions {
   prepare::CorpusOverlapOptions overlap;
-  DocumentFormat format;
-  DocumentFormat test_format;
-  std::string json_key = "text";
-  std::string test_json_key = "text";
-  std::int64_t max_bytes = prepare::TextReaderOptions{}.max_bytes;
   std::optional<int> workers;
 
   void declare(Options& options) {
@@ -36,11 +31,13 @@ struct OverlapCommandOptions {
     options.add("ngram", &overlap.n, "N", "Words of an n-gram, in lower case, split at white space, with punctuation.",
                 between(1, 1000));
     const std::string help = "; auto: by their names; lines: each line of text is a document.";
-    add_document_format(options, "input-format", &format, "Format of the corpus' files" + help);
-    add_document_format(options, "test-format", &test_format, "Format of the test sets" + help);
-    options.add("json-key,json-keys", &json_key, "KEY", "Key of the text in each JSON object of the corpus.");
-    options.add("test-json-key", &test_json_key, "KEY", "Key of the text in each JSON object of the test sets.");
-    options.add("max-line", &max_bytes, "N", "Longest line or document.", at_least(1));
+    add_document_format(options, "input-format", &overlap.reader.format, "Format of the corpus' files" + help);
+    add_document_format(options, "test-format", &overlap.test_reader.format, "Format of the test sets" + help);
+    options.add("json-key,json-keys", &overlap.reader.json_key, "KEY",
+                "Key of the text in each JSON object of the corpus.");
+    options.add("test-json-key", &overlap.test_reader.json_key, "KEY",
+                "Key of the text in each JSON object of the test sets.");
+    options.add("max-line", &overlap.reader.max_bytes, "N", "Longest line or document.", at_least(1));
     options.section("Removal");
     options.add("output", &overlap.output, "FILE.jsonl",
                 "The corpus without the passages that occur in a test set, in order, one document per remaining piece; "
@@ -59,11 +56,7 @@ struct OverlapCommandOptions {
     for (const char* name : {"margin", "min-piece", "max-cuts"}) {
       TRIREME_CHECK(!overlap.output.empty() || !options.given(name), ConfigError, "--{} needs --output", name);
     }
-    overlap.reader = {.format = format.format, .json_key = json_key};
-    overlap.test_reader = {.format = test_format.format, .json_key = test_json_key};
-    overlap.reader.max_bytes = overlap.test_reader.max_bytes = max_bytes;
-    overlap.text_lines = format.text_lines;
-    overlap.test_lines = test_format.text_lines;
+    overlap.test_reader.max_bytes = overlap.reader.max_bytes;
   }
 };
 

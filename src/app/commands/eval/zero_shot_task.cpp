@@ -5,7 +5,6 @@
 #include "io/json/json_text.hpp"
 #include "src/app/commands/eval/task_file.hpp"
 #include "src/data/tasks/zero_shot/lambada.hpp"
-#include "src/data/tasks/zero_shot/wikitext.hpp"
 
 namespace trireme::app {
 namespace {

@@ -84,7 +84,6 @@ std::string value_of(const Words& words, const std::string& flag) {
   return "";
 }
 
-/// Returns this program's command for the program of a launch.
 std::string command_of(const Launch& launch) {
   if (generates(launch.program)) return "generate";
   const std::string task = value_of(launch.arguments, "--task");
@@ -92,7 +91,6 @@ std::string command_of(const Launch& launch) {
   return task.empty() ? "train" : "finetune";
 }
 
-/// Options of a command.
 class CommandOptions {
  public:
   explicit CommandOptions(const std::string& command) : options_("trireme " + command, "") {

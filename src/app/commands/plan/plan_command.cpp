@@ -1,5 +1,6 @@
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/plan/plan_report.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/plan/constants.hpp"
 
 namespace trireme::app {

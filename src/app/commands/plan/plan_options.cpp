@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "io/json/plan_json.hpp"
-#include "io/posix/file.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/base/text.hpp"
 #include "src/model/presets.hpp"
 #include "src/train/batch_schedule.hpp"
@@ -115,14 +115,7 @@ plan::Cluster PlanOptions::read_cluster() const {
   const bool is_file =
       cluster.find('/') != std::string::npos || cluster.ends_with(".ini") || std::filesystem::exists(cluster, ignored);
   if (is_file) {
-    constexpr std::int64_t max_bytes = 1 << 20;
-    std::string text;
-    try {
-      text = io::read_whole_file(cluster, max_bytes, io::Symlinks::follow);
-    } catch (const IoError& error) {
-      throw IoError("--cluster: {}", error.what());
-    }
-    result = plan::parse_cluster(cluster, text);
+    result = plan::parse_cluster(cluster, read_text_file("cluster", cluster));
   } else {
     result = plan::cluster_preset(cluster);
   }

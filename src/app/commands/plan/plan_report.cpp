@@ -18,11 +18,6 @@ namespace {
 using plan::RankedGrid;
 using plan::Rejection;
 
-std::string recomputation_of(const plan::Job& job) {
-  const char* names[] = {"none", "selective", "full"};
-  return names[static_cast<int>(job.execution.recomputation.granularity)];
-}
-
 /// Lists the overlaps of a layout: "grad param p2p".
 std::string overlaps_of(const plan::Job& job) {
   const train::ParallelConfig& p = job.execution.parallel;
@@ -84,10 +79,11 @@ void print_table(const PlanReport& report) {
         job.grid.tensor_size(), job.grid.pipeline_size(), job.grid.context_size(), job.grid.data_size(),
         job.grid.expert_size(), job.grid.expert_tensor_size(), plan::chunks_of(job), job.execution.micro_batch_size,
         plan::micro_batches_of(job), job.grid.pipeline_size() > 1 ? parallel::name_of(plan::schedule_of(job)) : "-",
-        recomputation_of(job), static_cast<int>(job.execution.parallel.data_parallel.sharding),
-        job.execution.parallel.sequence_parallel ? "y" : "-", overlaps_of(job),
-        bytes_text(static_cast<double>(grid.max_bytes())), grid.step.step_ms, speed.tokens_per_second,
-        speed.tflops_per_rank, 100 * speed.tflops_per_rank / report.cluster.device.peak_tflops);
+        name_of(job.execution.recomputation.granularity),
+        static_cast<int>(job.execution.parallel.data_parallel.sharding),
+        job.execution.parallel.sequence_parallel ? "y" : "-", overlaps_of(job), bytes_text(grid.max_bytes()),
+        grid.step.step_ms, speed.tokens_per_second, speed.tflops_per_rank,
+        100 * speed.tflops_per_rank / report.cluster.device.peak_tflops);
   }
   fmt::print(
       "micro, count: samples of a micro-batch and micro-batches of a data rank; memory: of the fullest rank; TFLOP/s: "
@@ -123,11 +119,9 @@ void print_parts(const RankedGrid& best) {
   for (std::size_t stage = 0; stage < best.memory.size(); ++stage) {
     const train::MemoryEstimate& m = best.memory[stage];
     fmt::print("memory of a rank{}: {}: parameters {}, gradients {}, optimizer {}, activations {}, others {}\n",
-               best.memory.size() > 1 ? fmt::format(" of stage {}", stage) : "",
-               bytes_text(static_cast<double>(m.total())), bytes_text(static_cast<double>(m.parameters)),
-               bytes_text(static_cast<double>(m.gradients + m.gradient_work)),
-               bytes_text(static_cast<double>(m.optimizer)), bytes_text(static_cast<double>(m.activations)),
-               bytes_text(static_cast<double>(m.work + m.messages + m.batches + m.kernels)));
+               best.memory.size() > 1 ? fmt::format(" of stage {}", stage) : "", bytes_text(m.total()),
+               bytes_text(m.parameters), bytes_text(m.gradients + m.gradient_work), bytes_text(m.optimizer),
+               bytes_text(m.activations), bytes_text(m.work + m.messages + m.batches + m.kernels));
   }
 }
 
@@ -200,8 +194,8 @@ std::string batch_file_of(const PlanReport& report) {
       "source \"$jobs/environment.sh\"\n"
       "source \"$jobs/lives.sh\"\n"
       "run_life \"$1\" {} --backend {} \"${{@:2}}\"\n",
-      cluster.name, best.step.step_ms, speed.tokens_per_second, speed.tflops_per_rank,
-      bytes_text(static_cast<double>(best.max_bytes())), report.nodes, cluster.ranks_per_node,
+      cluster.name, best.step.step_ms, speed.tokens_per_second, speed.tflops_per_rank, bytes_text(best.max_bytes()),
+      report.nodes, cluster.ranks_per_node,
       has_gpus
           ? fmt::format("#SBATCH --gpus-per-node={}\n#SBATCH --cpus-per-task=12\n", cluster.ranks_per_node)
           : fmt::format("#SBATCH --cpus-per-task={}\n", std::max(1, cluster.cores_per_node / cluster.ranks_per_node)),

@@ -5,6 +5,7 @@
 #include "io/json/trace_json.hpp"
 #include "io/posix/file.hpp"
 #include "src/app/manual/terminal_text.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/plan/drawing.hpp"
 #include "src/plan/timeline.hpp"
 #include "src/train/batch_schedule.hpp"

@@ -9,6 +9,7 @@
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/field_names.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/base/machine.hpp"
 #include "src/report/page.hpp"
 

@@ -44,7 +44,6 @@ std::shared_ptr<const data::TokenStore> mock_corpus(std::int64_t vocabulary_size
   return std::make_shared<data::MockStore>(info, seed);
 }
 
-/// Returns whether `plan` has separate corpora for `split`.
 bool has_others(const TrainPlan& plan, data::Split split) {
   return std::ranges::any_of(plan.other_stores, [&](const OtherCorpora& other) { return other.split == split; });
 }
@@ -129,28 +128,6 @@ Attributes attributes_of(const std::vector<OtherCorpora>& others, bool split_set
   return attributes;
 }
 
-}  // namespace
-
-std::unique_ptr<io::CheckpointStore> open_store(Communicator& world, const RunConfig& config) {
-  if (config.checkpoint.save.empty()) return nullptr;
-  auto store = std::make_unique<io::CheckpointStore>(config.checkpoint.save);
-  collectively(world, [&] {
-    if (world.rank() == 0 && !config.run.dry_run) store->reserve();
-  });
-  return store;
-}
-
-void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan) {
-  require_same_run(stored, plan.attributes, options.allow_new_data, options.loaded_optimizer());
-  for (const std::string& line : settle_schedule(stored, options.schedule_source(), plan.options, plan.attributes)) {
-    log::info("{}", line);
-  }
-  for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
-  plan.done = train::progress_from(stored);
-}
-
-namespace {
-
 /// Logs how the special tokens of corpora differ from those of the first.
 void log_differing_tokens(const std::vector<data::WeightedStore>& stores) {
   const data::TokenStore& first = *stores.front().store;
@@ -186,6 +163,24 @@ void keep_tokenizer(const checkpoint::RunDescription& stored, bool resumes, Trai
 }
 
 }  // namespace
+
+std::unique_ptr<io::CheckpointStore> open_store(Communicator& world, const RunConfig& config) {
+  if (config.checkpoint.save.empty()) return nullptr;
+  auto store = std::make_unique<io::CheckpointStore>(config.checkpoint.save);
+  collectively(world, [&] {
+    if (world.rank() == 0 && !config.run.dry_run) store->reserve();
+  });
+  return store;
+}
+
+void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan) {
+  require_same_run(stored, plan.attributes, options.allow_new_data, options.loaded_optimizer());
+  for (const std::string& line : settle_schedule(stored, options.schedule_source(), plan.options, plan.attributes)) {
+    log::info("{}", line);
+  }
+  for (const std::string& line : changed_options(stored, plan.attributes)) log::info("{}", line);
+  plan.done = train::progress_from(stored);
+}
 
 TrainPlan make_plan(const Job& job, const RunConfig& config) {
   TrainPlan plan;

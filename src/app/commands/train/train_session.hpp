@@ -36,7 +36,6 @@ class TrainSession {
  private:
   /// Allocates host memory for the tensors that are loaded or saved. Collective.
   void make_state(train::OptimizerState optimizer);
-  /// Sets the initial weights.
   void initialise();
   /// Replaces the initial weights by those of the plan's pretrained model, except for heads that it lacks.
   void load_pretrained();

@@ -1,11 +1,9 @@
 #include "src/data/dataset/bert/bert_data.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "src/base/check.hpp"
-#include "src/data/dataset/sample_splits.hpp"
 
 namespace trireme::data {
 namespace {

@@ -1,0 +1,32 @@
+#include "src/app/options/text_files.hpp"
+
+#include <span>
+
+#include "io/posix/durable_file.hpp"
+#include "io/posix/file.hpp"
+#include "src/base/error.hpp"
+
+namespace trireme::app {
+
+std::string read_text_file(const std::string& option, const std::string& path) {
+  constexpr std::int64_t max_bytes = 1 << 20;
+  try {
+    return io::read_whole_file(path, max_bytes, io::Symlinks::follow);
+  } catch (const IoError& error) {
+    throw IoError("--{}: {}", option, error.what());
+  }
+}
+
+void write_text_file(const std::string& option, const std::string& path, const std::string& text) {
+  try {
+    io::TemporaryFile file(path);
+    io::FileOutput output(file.path());
+    output.write_bytes(std::as_bytes(std::span(text)));
+    output.close();
+    file.commit();
+  } catch (const IoError& error) {
+    throw IoError("--{} {}: cannot be written: {}", option, path, error.what());
+  }
+}
+
+}  // namespace trireme::app
