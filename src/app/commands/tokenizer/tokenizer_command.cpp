@@ -171,7 +171,7 @@ int tokenizer_encode_command(const CommandLine& line) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (pieces) {
       std::string bytes;
-      tokenizer->decode({&ids[i], 1}, bytes);
+      tokenizer->decode_continuation({&ids[i], 1}, bytes);
       fmt::print("{:>6} {}\n", ids[i], printable(bytes));
     } else {
       fmt::print("{}{}", i == 0 ? "" : " ", ids[i]);
