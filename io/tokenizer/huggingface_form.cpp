@@ -19,7 +19,7 @@ using data::NormalizerStep;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::array<std::pair<std::string_view, data::WordPattern>, 4> patterns{{
+constexpr std::array<std::pair<std::string_view, data::WordPattern>, data::word_pattern_count> patterns{{
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", data::WordPattern::gpt2},
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
      data::WordPattern::llama3},
@@ -27,6 +27,8 @@ constexpr std::array<std::pair<std::string_view, data::WordPattern>, 4> patterns
      data::WordPattern::qwen2},
     {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
      data::WordPattern::tekken},
+    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     data::WordPattern::o200k},
 }};
 
 using Kind = NormalizerStep::Kind;
@@ -181,8 +183,8 @@ class FormReader {
     const auto known =
         std::ranges::find_if(patterns, [&](const auto& pattern) { return regex == std::string(pattern.first); });
     require(known != patterns.end() && json_member(parts[0], "behavior") == "Isolated" && !flag(parts[0], "invert"),
-            "words are cut by {}; this program supports the patterns of GPT-2, Llama 3, Qwen 2 and Mistral (Tekken), "
-            "'Isolated'",
+            "words are cut by {}; this program supports the patterns of GPT-2, Llama 3 (cl100k), Qwen 2, Mistral "
+            "(Tekken) and o200k, 'Isolated'",
             quoted(parts[0]));
     vocabulary_.pattern = known->second;
   }

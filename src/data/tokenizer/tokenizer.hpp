@@ -69,8 +69,8 @@ class Tokenizer {
 };
 
 /// Pattern by which a byte-level BPE cuts text into words; WordSplitter lists the patterns.
-enum class WordPattern { gpt2, llama3, qwen2, tekken };
-inline constexpr int word_pattern_count = 4;
+enum class WordPattern { gpt2, llama3, qwen2, tekken, o200k };
+inline constexpr int word_pattern_count = 5;
 
 /// How SentencePiece's "Metaspace" finds words: spaces become `space_mark`, and texts may begin with one.
 struct Metaspace {
