@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "io/huggingface/tokenizer_json.hpp"
 #include "src/base/hash.hpp"
 #include "src/data/dataset/gpt_index.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
@@ -80,27 +81,29 @@ void decode(benchmark::State& state, const Tokenizer& tokenizer, const std::stri
 int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (argc == 2 || argc == 3) {
-    std::fprintf(stderr, "usage: data_bench [ENCODER_JSON VOCAB_BPE TEXT...]\n");
+    std::fprintf(stderr, "usage: data_bench [ENCODER_JSON VOCAB_BPE TEXT... | TOKENIZER_JSON - TEXT...]\n");
     return 2;
   }
-  std::unique_ptr<const Tokenizer> gpt2;
+  std::unique_ptr<const Tokenizer> bpe;
   std::vector<std::unique_ptr<std::string>> texts;
   const auto add = [&](const std::string& name, const std::string& text) {
     texts.push_back(std::make_unique<std::string>(text));
-    benchmark::RegisterBenchmark(("gpt2/encode/" + name).c_str(), encode, std::cref(*gpt2), std::cref(*texts.back()));
-    benchmark::RegisterBenchmark(("gpt2/decode/" + name).c_str(), decode, std::cref(*gpt2), std::cref(*texts.back()));
+    benchmark::RegisterBenchmark(("bpe/encode/" + name).c_str(), encode, std::cref(*bpe), std::cref(*texts.back()));
+    benchmark::RegisterBenchmark(("bpe/decode/" + name).c_str(), decode, std::cref(*bpe), std::cref(*texts.back()));
   };
   if (argc > 3) {
-    gpt2 = make_gpt2_tokenizer(test::read_gpt2_files(argv[1], argv[2]));
+    const bool is_gpt2 = argv[2] != std::string("-");
+    bpe = is_gpt2 ? make_gpt2_tokenizer(test::read_gpt2_files(argv[1], argv[2])) : io::read_tokenizer_json(argv[1], "");
     for (int i = 3; i < argc; ++i) {
       const std::string path = argv[i];
       add(path.substr(path.find_last_of('/') + 1), test::read_file(path));
     }
     add("one_letter_1_MB", std::string(1 << 20, 'a'));
-    benchmark::RegisterBenchmark("gpt2/make", [&](benchmark::State& state) {
-      const auto vocabulary = test::read_gpt2_files(argv[1], argv[2]);
-      for (auto _ : state) benchmark::DoNotOptimize(make_gpt2_tokenizer(vocabulary));
-    });
+    if (is_gpt2)
+      benchmark::RegisterBenchmark("gpt2/make", [&](benchmark::State& state) {
+        const auto vocabulary = test::read_gpt2_files(argv[1], argv[2]);
+        for (auto _ : state) benchmark::DoNotOptimize(make_gpt2_tokenizer(vocabulary));
+      });
   }
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -1,6 +1,7 @@
-"""Times GPT-2's tokenizer in tiktoken and in Hugging Face tokenizers on given texts, on one core.
+"""Times GPT-2's tokenizer in tiktoken and in Hugging Face tokenizers, or another one in the latter, on given texts, on one core.
 
 Usage: gpt2_tokenizers.py ENCODER_JSON VOCAB_BPE REPETITIONS TEXT...
+       gpt2_tokenizers.py TOKENIZER_JSON - REPETITIONS TEXT...
 
 Prints for each text and library a line "library text bytes tokens seconds", the processor seconds of each repetition after a first
 that does not count. The ranks of tiktoken are made from the two files; nothing is downloaded.
@@ -35,9 +36,14 @@ def tiktoken_encoding(encoder_json):
 def main():
     encoder_json, vocab_bpe, repetitions, *texts = sys.argv[1:]
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    encoding = tiktoken_encoding(encoder_json)
-    hugging_face = tokenizers.ByteLevelBPETokenizer(encoder_json, vocab_bpe)
-    peers = {"tiktoken": encoding.encode_ordinary, "tokenizers": lambda text: hugging_face.encode(text).ids}
+    peers = {}
+    if vocab_bpe == "-":
+        hugging_face = tokenizers.Tokenizer.from_file(encoder_json)
+        hugging_face.encode_special_tokens = True  # their names in text are text
+    else:
+        hugging_face = tokenizers.ByteLevelBPETokenizer(encoder_json, vocab_bpe)
+        peers["tiktoken"] = tiktoken_encoding(encoder_json).encode_ordinary
+    peers["tokenizers"] = lambda text: hugging_face.encode(text, add_special_tokens=False).ids
     for path in texts:
         with open(path, encoding="utf-8", newline="") as file:
             text = file.read()

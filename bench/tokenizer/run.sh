@@ -1,10 +1,11 @@
 #!/bin/bash
 # GPT-2's tokenizer on real texts, by processor time of one thread: this program, tiktoken and Hugging Face tokenizers in turn, in one run.
 # usage: bench/tokenizer/run.sh ENCODER_JSON VOCAB_BPE TEXT...    prints a table for bench/results
+#        bench/tokenizer/run.sh TOKENIZER_JSON - TEXT...    the same for another BPE, without tiktoken
 # Environment: BUILD (default build/release, with data_bench), PYTHON (default python3, with the two libraries),
 # REPETITIONS (default 9)
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,6s/^# //p' "$0"; exit 2; }
 source "$(dirname "$0")/../common.sh"
 use_build "${BUILD:-}" data_bench
 repetitions=${REPETITIONS:-9}
@@ -38,13 +39,15 @@ for run in json.load(sys.stdin)["benchmarks"]:
     print "| --- | --- | --- | --- | --- | --- | --- |"
     for (i = 1; i <= texts; i++) {
       t = order[i]
-      if (!((t, "tiktoken") in median)) continue
+      if (!((t, "tokenizers") in median)) continue
+      if (!((t, "tiktoken") in median)) { tokens[t, "tiktoken"] = tokens[t, "trireme"]; shown[t, "tiktoken"] = "-" }
       if (tokens[t, "trireme"] != tokens[t, "tiktoken"] || tokens[t, "trireme"] != tokens[t, "tokenizers"]) {
         print "the numbers of tokens of " t " differ: " tokens[t, "trireme"], tokens[t, "tiktoken"], tokens[t, "tokenizers"]
         exit 1
       }
-      printf "| %s | %d | %s | %s | %.1f | %s | %.1f |\n", t, tokens[t, "trireme"], shown[t, "trireme"],
-             shown[t, "tiktoken"], median[t, "trireme"] / median[t, "tiktoken"], shown[t, "tokenizers"],
+      ratio = (t, "tiktoken") in median ? sprintf("%.1f", median[t, "trireme"] / median[t, "tiktoken"]) : "-"
+      printf "| %s | %d | %s | %s | %s | %s | %.1f |\n", t, tokens[t, "trireme"], shown[t, "trireme"],
+             shown[t, "tiktoken"], ratio, shown[t, "tokenizers"],
              median[t, "trireme"] / median[t, "tokenizers"]
     }
   }'

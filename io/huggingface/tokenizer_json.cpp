@@ -9,6 +9,7 @@
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "io/tokenizer/huggingface_file.hpp"
+#include "io/tokenizer/huggingface_form.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
@@ -73,8 +74,8 @@ data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::strin
 /// Makes the tokenizer of a tokenizer.json. Recognises the byte tokenizer and GPT-2's, so that they match the digests
 /// in corpora.
 std::unique_ptr<data::Tokenizer> tokenizer_of(data::BpeVocabulary bpe) {
-  const bool is_plain = bpe.pattern == data::WordPattern::gpt2 && !bpe.compose && !bpe.whole_words &&
-                        bpe.added.empty() && bpe.special == std::vector{bpe.end_of_document} &&
+  const bool is_plain = bpe.pattern == data::WordPattern::gpt2 && bpe.normalizer.empty() && !bpe.whole_words &&
+                        !bpe.characters && bpe.added.empty() && bpe.special == std::vector{bpe.end_of_document} &&
                         bpe.tokens[static_cast<std::size_t>(bpe.end_of_document)] == end_of_text;
   if (!is_plain) return data::make_huggingface_tokenizer(std::move(bpe));
   bool is_bytes = bpe.merges.empty() && bpe.tokens.size() == 257 && bpe.end_of_document == 256;
@@ -120,10 +121,6 @@ void put_kept(const data::SpecialTokens& special, std::map<std::string, std::str
   }
 }
 
-ordered_json byte_level(bool regex) {
-  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", regex}};
-}
-
 /// Returns the definition of a byte-level BPE; the byte tokenizer is one without merges.
 data::BpeVocabulary bpe_of(const data::Tokenizer& tokenizer) {
   if (tokenizer.name() != "bytes") return data::bpe_from_payload(tokenizer.payload());
@@ -136,6 +133,7 @@ data::BpeVocabulary bpe_of(const data::Tokenizer& tokenizer) {
 
 std::map<std::string, std::string> bpe_files(const data::Tokenizer& tokenizer, std::int64_t positions) {
   const data::BpeVocabulary bpe = bpe_of(tokenizer);
+  const auto spelled = [&](const std::string& token) { return bpe.characters ? token : spelling_of(token); };
   std::set<std::int32_t> special(bpe.special.begin(), bpe.special.end()), added(bpe.added.begin(), bpe.added.end());
   special.insert(bpe.end_of_document);
   const auto& read = tokenizer.special().added;
@@ -144,7 +142,7 @@ std::map<std::string, std::string> bpe_files(const data::Tokenizer& tokenizer, s
     const auto id = static_cast<std::int32_t>(i);
     const bool is_added = special.contains(id) || added.contains(id);
     const auto known = read.find(id);
-    const std::string name = is_added ? bpe.tokens[i] : spelling_of(bpe.tokens[i]);
+    const std::string name = is_added ? bpe.tokens[i] : spelled(bpe.tokens[i]);
     TRIREME_CHECK(!vocabulary.contains(name), DataError, "two tokens have the name '{}' in a tokenizer.json",
                   shortened(name));
     vocabulary[name] = i;
@@ -154,34 +152,27 @@ std::map<std::string, std::string> bpe_files(const data::Tokenizer& tokenizer, s
     }
   }
   ordered_json merges = ordered_json::array();
-  for (const auto& [left, right] : bpe.merges) merges.push_back({spelling_of(left), spelling_of(right)});
-  ordered_json pre_tokenizer = byte_level(true);
-  if (bpe.pattern != data::WordPattern::gpt2) {
-    const ordered_json split{{"type", "Split"},
-                             {"pattern", {{"Regex", huggingface_pattern(bpe.pattern)}}},
-                             {"behavior", "Isolated"},
-                             {"invert", false}};
-    pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", ordered_json::array({split, byte_level(false)})}};
-  }
-  const ordered_json file{{"version", "1.0"},
-                          {"truncation", nullptr},
-                          {"padding", nullptr},
-                          {"added_tokens", added_tokens},
-                          {"normalizer", bpe.compose ? ordered_json{{"type", "NFC"}} : ordered_json()},
-                          {"pre_tokenizer", pre_tokenizer},
-                          {"post_processor", post_processor(tokenizer.special(), nullptr)},
-                          {"decoder", byte_level(true)},
-                          {"model",
-                           {{"type", "BPE"},
-                            {"dropout", nullptr},
-                            {"unk_token", nullptr},
-                            {"continuing_subword_prefix", nullptr},
-                            {"end_of_word_suffix", nullptr},
-                            {"fuse_unk", false},
-                            {"byte_fallback", false},
-                            {"ignore_merges", bpe.whole_words},
-                            {"vocab", vocabulary},
-                            {"merges", merges}}}};
+  for (const auto& [left, right] : bpe.merges) merges.push_back({spelled(left), spelled(right)});
+  ordered_json file{{"version", "1.0"},
+                    {"truncation", nullptr},
+                    {"padding", nullptr},
+                    {"added_tokens", added_tokens},
+                    {"normalizer", nullptr},
+                    {"pre_tokenizer", nullptr},
+                    {"post_processor", post_processor(tokenizer.special(), nullptr)},
+                    {"decoder", nullptr},
+                    {"model",
+                     {{"type", "BPE"},
+                      {"dropout", nullptr},
+                      {"unk_token", nullptr},
+                      {"continuing_subword_prefix", nullptr},
+                      {"end_of_word_suffix", nullptr},
+                      {"fuse_unk", bpe.characters.has_value()},
+                      {"byte_fallback", bpe.characters.has_value()},
+                      {"ignore_merges", bpe.whole_words},
+                      {"vocab", vocabulary},
+                      {"merges", merges}}}};
+  write_huggingface_form(bpe, file);
   ordered_json settings{{"tokenizer_class", "PreTrainedTokenizerFast"},
                         {"model_max_length", positions},
                         {"clean_up_tokenization_spaces", false}};

@@ -1,13 +1,14 @@
 #include "io/tokenizer/huggingface_file.hpp"
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <unordered_map>
 
 #include "io/json/json_text.hpp"
 #include "io/posix/file.hpp"
+#include "io/tokenizer/huggingface_form.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
@@ -20,16 +21,6 @@ using nlohmann::json;
 constexpr std::int64_t max_tokenizer_bytes = std::int64_t{128} << 20;
 constexpr std::int64_t max_ids = std::int64_t{1} << 24;
 constexpr int max_tokenizer_depth = 16;
-
-constexpr std::array<std::pair<std::string_view, data::WordPattern>, 4> patterns{{
-    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", data::WordPattern::gpt2},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     data::WordPattern::llama3},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     data::WordPattern::qwen2},
-    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     data::WordPattern::tekken},
-}};
 
 /// Turns the file into a vocabulary, section by section; errors name file and section.
 class Parser {
@@ -45,8 +36,7 @@ class Parser {
     require(json_member(model, "type") == "BPE", "the model is {}; this program takes BPE",
             text_of(json_member(model, "type")));
     require(empty(model, "continuing_subword_prefix") && empty(model, "end_of_word_suffix"),
-            "the model marks parts of words by a prefix or suffix, as no byte-level BPE does");
-    require(!flag(model, "byte_fallback"), "'byte_fallback' is on: this is not a byte-level BPE");
+            "the model marks parts of words by a prefix or suffix, which this program does not support");
     const json& dropout = json_member(model, "dropout");
     require(dropout.is_null() || dropout == 0, "'dropout' is {}; merges cannot be left out at random",
             text_of(dropout));
@@ -55,12 +45,13 @@ class Parser {
               "'{}' is not null, but corpora are neither cut nor padded: set it to null", name);
     }
     vocabulary_.whole_words = flag(model, "ignore_merges");
-    read_normalizer();
-    read_pre_tokenizer(json_member(file_, "pre_tokenizer"));
+    if (flag(model, "byte_fallback")) vocabulary_.characters.emplace();
+    read_huggingface_form(file_, path_, vocabulary_);
     read_added_tokens(json_member(file_, "added_tokens"));
     read_tokens(json_member(model, "vocab"));
     read_merges(json_member(model, "merges"));
     find_end(end);
+    keep_properties();
     return std::move(vocabulary_);
   }
 
@@ -77,40 +68,6 @@ class Parser {
     const json& value = json_member(object, name);
     require(value.is_null() || value.is_boolean(), "'{}' is {}, neither true nor false", name, text_of(value));
     return value.is_boolean() && value.get<bool>();
-  }
-
-  void read_normalizer() {
-    const json& normalizer = json_member(file_, "normalizer");
-    if (normalizer.is_null()) return;
-    require(json_member(normalizer, "type") == "NFC", "the normalizer is {}; this program supports none and NFC",
-            text_of(normalizer));
-    vocabulary_.compose = true;
-  }
-
-  void read_pre_tokenizer(const json& pre_tokenizer) {
-    const json& steps = json_member(pre_tokenizer, "pretokenizers");
-    const bool is_sequence = json_member(pre_tokenizer, "type") == "Sequence" && steps.is_array();
-    const bool is_split = is_sequence && steps.size() == 2 && json_member(steps[0], "type") == "Split";
-    const json& byte_level = is_split ? steps[1] : is_sequence && steps.size() == 1 ? steps[0] : pre_tokenizer;
-    require(json_member(byte_level, "type") == "ByteLevel",
-            "the pre-tokenizer is {}; this program supports ByteLevel, alone or after one Split",
-            text_of(pre_tokenizer));
-    require(!flag(byte_level, "add_prefix_space"),
-            "'add_prefix_space' is on: the space before a text's first word cannot be told from one of the text");
-    const bool own_pattern = json_member(byte_level, "use_regex").is_null() || flag(byte_level, "use_regex");
-    if (!is_split) {
-      require(own_pattern, "the pre-tokenizer cuts text into no words ('use_regex' is off)");
-      return;
-    }
-    require(!own_pattern, "the pre-tokenizer cuts words twice: by a Split and by ByteLevel's 'use_regex'");
-    const json& regex = json_member(json_member(steps[0], "pattern"), "Regex");
-    const auto known =
-        std::ranges::find_if(patterns, [&](const auto& pattern) { return regex == std::string(pattern.first); });
-    require(known != patterns.end() && json_member(steps[0], "behavior") == "Isolated" && !flag(steps[0], "invert"),
-            "words are cut by {}; this program supports the patterns of GPT-2, Llama 3, Qwen 2 and Mistral (Tekken), "
-            "'Isolated'",
-            text_of(steps[0]));
-    vocabulary_.pattern = known->second;
   }
 
   std::int64_t id_of(const json& value, const std::string& name) const {
@@ -131,18 +88,30 @@ class Parser {
         vocabulary_.special.push_back(id);
         continue;
       }
-      for (const char* name : {"single_word", "lstrip", "rstrip"}) {
-        require(!flag(token, name), "the added token '{}' is '{}', which this program does not support",
-                shortened(content), name);
-      }
-      require(!vocabulary_.compose || !flag(token, "normalized"),
-              "the added token '{}' is 'normalized', which goes with no normalizer alone", shortened(content));
-      require(
-          vocabulary_.added.empty() || flag(token, "normalized") == normalized_,
-          "some added tokens are 'normalized' and some are not; this program supports only one of the two in a file");
-      normalized_ = flag(token, "normalized");
+      require(!flag(token, "single_word"), "the added token '{}' is 'single_word', which this program does not support",
+              shortened(content));
+      properties_[id] = {
+          .lstrip = flag(token, "lstrip"), .rstrip = flag(token, "rstrip"), .normalized = flag(token, "normalized")};
       vocabulary_.added.push_back(id);
     }
+  }
+
+  /// Keeps the properties of added tokens that matter to texts. Without a normalizer it is one whether all are
+  /// normalised or none.
+  void keep_properties() {
+    std::erase_if(properties_, [&](const auto& token) { return token.first == vocabulary_.end_of_document; });
+    const auto normalised =
+        std::ranges::count_if(properties_, [](const auto& token) { return token.second.normalized; });
+    const bool are_alike = normalised == 0 || normalised == std::ssize(properties_);
+    for (auto& [id, token] : properties_) {
+      if (are_alike && vocabulary_.normalizer.empty()) token.normalized = false;
+      if (token != data::AddedToken{}) vocabulary_.added_properties[id] = token;
+    }
+  }
+
+  /// Returns the token that the file spells like this; empty if there is none.
+  std::string spelled(std::string_view name) const {
+    return vocabulary_.characters ? std::string(name) : bytes_of(name);
   }
 
   void set(std::int32_t id, const std::string& name, std::string bytes) {
@@ -160,7 +129,7 @@ class Parser {
       const auto id = static_cast<std::int32_t>(id_of(value, name));
       const auto added = added_.find(name);
       if (added == added_.end()) {
-        set(id, name, bytes_of(name));
+        set(id, name, spelled(name));
       } else {
         require(added->second == id, "token '{}' has the ids {} and {}", shortened(name), id, added->second);
       }
@@ -178,15 +147,15 @@ class Parser {
         const auto& text = merge.get_ref<const std::string&>();
         const std::size_t space = text.find(' ');
         if (space != text.npos) {
-          left = bytes_of(std::string_view(text).substr(0, space));
-          right = bytes_of(std::string_view(text).substr(space + 1));
+          left = spelled(std::string_view(text).substr(0, space));
+          right = spelled(std::string_view(text).substr(space + 1));
         }
       } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-        left = bytes_of(merge[0].get_ref<const std::string&>());
-        right = bytes_of(merge[1].get_ref<const std::string&>());
+        left = spelled(merge[0].get_ref<const std::string&>());
+        right = spelled(merge[1].get_ref<const std::string&>());
       }
-      require(!left.empty() && !right.empty(), "merge {} is {}, not two tokens of the byte-level alphabet",
-              vocabulary_.merges.size() + 1, text_of(merge));
+      require(!left.empty() && !right.empty(), "merge {} is {}, not two tokens{}", vocabulary_.merges.size() + 1,
+              text_of(merge), vocabulary_.characters ? "" : " of the byte-level alphabet");
       vocabulary_.merges.emplace_back(std::move(left), std::move(right));
     }
   }
@@ -217,7 +186,7 @@ class Parser {
   json file_;
   data::BpeVocabulary vocabulary_;
   std::unordered_map<std::string, std::int32_t> added_;
-  bool normalized_ = false;
+  std::map<std::int32_t, data::AddedToken> properties_;  // properties of those in `vocabulary_.added`
 };
 
 }  // namespace
@@ -228,11 +197,6 @@ data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::s
 
 data::BpeVocabulary read_huggingface_file(const std::string& path, const EndNames& end) {
   return parse_huggingface_file(read_whole_file(path, max_tokenizer_bytes, Symlinks::follow), path, end);
-}
-
-std::string huggingface_pattern(data::WordPattern pattern) {
-  return std::string(
-      std::ranges::find(patterns, pattern, &std::pair<std::string_view, data::WordPattern>::second)->first);
 }
 
 }  // namespace trireme::io

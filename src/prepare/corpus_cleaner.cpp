@@ -49,7 +49,8 @@ std::int64_t count_tokens(std::string_view text, const data::Tokenizer& tokenize
   for (std::size_t begin = 0; begin < text.size() && static_cast<std::int64_t>(ids.size()) < enough;) {
     std::size_t end = std::min(begin + step, text.size());
     while (end < text.size() && !tokenizer.can_cut(text, end)) ++end;
-    tokenizer.encode(text.substr(begin, end - begin), ids);
+    const std::string_view part = text.substr(begin, end - begin);
+    begin == 0 ? tokenizer.encode(part, ids) : tokenizer.encode_continuation(part, ids);
     begin = end;
   }
   return static_cast<std::int64_t>(ids.size());

@@ -54,10 +54,19 @@ struct EncodedPiece {
   std::optional<DataError> error;
 };
 
-void encode_sentences(std::string_view text, const data::Tokenizer& tokenizer, EncodedPiece& work) {
+void encode_part(std::string_view text, bool begins_document, const data::Tokenizer& tokenizer, EncodedPiece& work) {
+  if (begins_document) {
+    tokenizer.encode(text, work.ids);
+  } else {
+    tokenizer.encode_continuation(text, work.ids);
+  }
+}
+
+void encode_sentences(std::string_view text, bool begins_document, const data::Tokenizer& tokenizer,
+                      EncodedPiece& work) {
   std::size_t begin = 0;
   for (const std::size_t end : data::sentence_ends(text)) {
-    tokenizer.encode(text.substr(begin, end - begin), work.ids);
+    encode_part(text.substr(begin, end - begin), begins_document && begin == 0, tokenizer, work);
     work.sentence_ends.push_back(work.ids.size());
     begin = end;
   }
@@ -74,10 +83,11 @@ EncodedPiece encode(const Files& files, TextPiece& piece, const CorpusTextOption
     for (std::string_view rest = text; !rest.empty();) {
       const CutPoint cut = first_cut(rest, options);
       work.forced_cuts += cut.forced ? 1 : 0;
+      const bool begins_document = rest.size() == text.size() && (piece.is_json || piece.position == 0);
       if (text_options.split_sentences) {
-        encode_sentences(rest.substr(0, cut.position), tokenizer, work);
+        encode_sentences(rest.substr(0, cut.position), begins_document, tokenizer, work);
       } else {
-        tokenizer.encode(rest.substr(0, cut.position), work.ids);
+        encode_part(rest.substr(0, cut.position), begins_document, tokenizer, work);
       }
       rest.remove_prefix(cut.position);
     }

@@ -20,7 +20,8 @@ std::int64_t size_of(const std::vector<data::WordCounts>& partitions) {
 
 CountedWords count_words(const Files& files, WordCountingOptions options, ThreadPool& pool,
                          const ByteProgress& progress) {
-  const data::WordSplitter splitter(data::WordPattern::gpt2);
+  const data::WordSplitter splitter(options.pattern);
+  options.reader.can_cut = [&](std::string_view text, std::size_t at) { return splitter.can_cut(text, at); };
   TextReader reader(files, options.inputs, options.reader);
   const auto threads = static_cast<std::size_t>(pool.threads());
   std::vector<data::WordCounts> local(threads);       // counts of each thread

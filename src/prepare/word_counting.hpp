@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/thread_pool.hpp"
+#include "src/data/tokenizer/tokenizer.hpp"
 #include "src/prepare/text_reader.hpp"
 
 namespace trireme::prepare {
@@ -14,6 +15,7 @@ struct WordCountingOptions {
   std::vector<std::string> inputs;
   TextReaderOptions reader;
   std::int64_t max_words = 10'000'000;  ///< distinct words kept at a time
+  data::WordPattern pattern = data::WordPattern::gpt2;
 };
 
 struct CountedWords {
@@ -23,7 +25,7 @@ struct CountedWords {
   std::int64_t forgotten = 0;    ///< occurrences of other words
 };
 
-/// Counts the words of texts, cut by GPT-2's pattern, with all threads of `pool`. Memory is bounded: whenever there are
+/// Counts the words of texts, cut by the pattern, with all threads of `pool`. Memory is bounded: whenever there are
 /// more than `max_words`, the rarest are dropped until half of them are left. The result does not depend on the
 /// threads. `progress` is called periodically with the bytes read and the total. Throws like `TextReader` and
 /// `text_of`.

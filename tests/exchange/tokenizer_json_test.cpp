@@ -55,7 +55,7 @@ TEST(TokenizerJson, FilesThatAreWrittenMakeAnEqualTokenizer) {
   EXPECT_TRUE(is_equal(*reread(*gpt2, {"tokenizer.json"}), *gpt2));
   for (const data::WordPattern pattern : {data::WordPattern::llama3, data::WordPattern::qwen2}) {
     bpe.pattern = pattern;
-    bpe.compose = pattern == data::WordPattern::qwen2;
+    if (pattern == data::WordPattern::qwen2) bpe.normalizer = {{}};
     bpe.whole_words = pattern == data::WordPattern::llama3;
     bpe.special = {bpe.end_of_document};
     const auto tokenizer = data::make_huggingface_tokenizer(bpe);
@@ -114,14 +114,19 @@ TEST_P(SpecialTokensJson, ReturnFromTheExportOfACheckpoint) {
   }
   const json original = file("tokenizer.json"), ours = json::parse(written.at("tokenizer.json"));
   for (const char* name : {"added_tokens", "post_processor", "normalizer", "pre_tokenizer"}) {
-    EXPECT_EQ(ours[name], original[name]) << name;
+    // Gemma's pre-tokenizer cuts at spaces that the normalizer has replaced: it is left out.
+    const bool is_without_effect = name == std::string("pre_tokenizer") && GetParam() == std::string("gemma");
+    EXPECT_EQ(ours[name], is_without_effect ? json() : original[name]) << name;
+  }
+  if (original["model"].value("byte_fallback", false)) {
+    EXPECT_EQ(ours["decoder"], original["decoder"]);
   }
   const test::TemporaryDirectory again;
   for (const auto& [name, text] : written) write(again / name, text);
   EXPECT_EQ(read_tokenizer_of(again.path(), "")->special(), tokenizer_->special());
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, SpecialTokensJson, testing::Values("llama3", "added", "bert"),
+INSTANTIATE_TEST_SUITE_P(Fixtures, SpecialTokensJson, testing::Values("llama3", "added", "bert", "llama2", "gemma"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(SpecialTokensOfFiles, HaveRolesEndsAndATemplate) {

@@ -1,10 +1,16 @@
-// Tokenizer files, and the definitions that corpora embed. Every input is tried as each of them. Two zero bytes
-// separate the vocabulary of a byte-level BPE from its merges.
+// Tokenizer files, and the definitions that corpora embed. Every input is tried as each of them, as changes of a
+// tokenizer.json of characters, and as the end of its definition. Two zero bytes separate the vocabulary of a
+// byte-level BPE from its merges, and tokenizer_config.json from generation_config.json.
 #include "io/tokenizer/tokenizer_files.hpp"
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "io/huggingface/tokenizer_json.hpp"
 #include "io/tokenizer/huggingface_file.hpp"
 #include "src/base/error.hpp"
 #include "tests/fuzz/target.hpp"
+#include "tests/support/temporary_directory.hpp"
 #include "tests/support/tokens.hpp"
 
 namespace {
@@ -34,6 +40,41 @@ void check(const Make& make, std::string_view sample) {
   const std::string back = test::decode(*tokenizer, ids);
   const bool exact = tokenizer->name() == "gpt2" || tokenizer->name() == "bytes";
   fuzz::require(!exact || back == text, "decode gives back what encode took");
+  for (std::size_t at = 1; at < text.size(); ++at) {
+    if (tokenizer->name() == "null" || !tokenizer->can_cut(text, at)) continue;
+    std::vector<std::int32_t> joined = test::encode(*tokenizer, std::string_view(text).substr(0, at));
+    tokenizer->encode_continuation(std::string_view(text).substr(at), joined);
+    fuzz::require(joined == ids, "two parts have the tokens of the whole");
+  }
+}
+
+/// A tokenizer of characters with few merges, and its tokenizer.json.
+struct Characters {
+  std::unique_ptr<data::Tokenizer> tokenizer = data::make_huggingface_tokenizer(
+      test::characters_of({{"t", "h"}, {"th", "e"}, {"\u2581", "the"}, {"\u2581", "\u2581"}}));
+  std::string file = io::tokenizer_files(*tokenizer, tokenizer->vocabulary_size(), 64).at("tokenizer.json");
+  std::string definition = tokenizer->payload();
+
+  Characters() { definition.resize(definition.rfind("2 0 1\n")); }  // its last part is that of the form
+};
+
+/// Tries the input as changes and as parts of a tokenizer of characters, and as the files beside it.
+void check_characters(const std::string& whole, const std::string& first, std::string_view second) {
+  static const Characters characters;
+  static const test::TemporaryDirectory folder;
+  check([&] { return data::tokenizer_from_payload("huggingface", characters.definition + whole); }, whole);
+  const nlohmann::json changes = nlohmann::json::parse(whole, nullptr, false);
+  if (changes.is_object()) {
+    nlohmann::json file = nlohmann::json::parse(characters.file);
+    file.merge_patch(changes);
+    check([&] { return data::make_huggingface_tokenizer(io::parse_huggingface_file(file.dump(), "file", {})); }, whole);
+    std::ofstream(folder / "tokenizer.json") << file;
+  } else {
+    std::ofstream(folder / "tokenizer.json") << characters.file;
+  }
+  std::ofstream(folder / "tokenizer_config.json") << first;
+  std::ofstream(folder / "generation_config.json") << second;
+  check([&] { return io::read_tokenizer_of(folder.path(), ""); }, whole);
 }
 
 }  // namespace
@@ -60,5 +101,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         },
         whole);
   }
+  check_characters(whole, vocabulary, merges);
   return 0;
 }

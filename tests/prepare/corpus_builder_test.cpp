@@ -109,6 +109,19 @@ TEST_F(CorpusBuilder, TokensDoNotDependOnWhereTheTextIsCut) {
   }
 }
 
+TEST_F(CorpusBuilder, PutsASpaceBeforeATextAloneWhereverItIsCut) {
+  tokenizer_ =
+      data::make_huggingface_tokenizer(test::characters_of({{"a", "n"}, {"\u2581", "an"}, {"\u2581", "\u2581"}}));
+  for (std::uint32_t seed = 0; seed < 8; ++seed) {
+    for (const std::int64_t piece_bytes : {1, 64}) expect_tokens_of(random_text(seed, 400), piece_bytes, 2);
+  }
+  options_.inputs.clear();
+  file("a.jsonl", "{\"text\": \"an an\"}\n{\"text\": \"an\"}\n");
+  build();
+  const std::int32_t an = test::encode(*tokenizer_, "an").at(0);
+  EXPECT_THAT(ids(), ElementsAre(an, an, an));
+}
+
 TEST_F(CorpusBuilder, CutsInvalidUtf8SafelyToo) {
   use_small_bpe();
   options_.text.reader.check_utf8 = false;

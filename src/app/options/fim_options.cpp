@@ -24,7 +24,7 @@ class Tokens {
     const bool are_ids = corpus.tokenizer == "null";
     for (std::int32_t id = 0; id < tokenizer_->vocabulary_size(); ++id) {
       std::string& spelling = spellings_.emplace_back();
-      tokenizer_->decode(std::span(&id, 1), spelling);
+      tokenizer_->decode_continuation(std::span(&id, 1), spelling);
       special_.push_back(are_ids || spelling.empty() || special_spellings.contains(spelling));
     }
     const bool is_bpe = corpus.tokenizer == "gpt2" || corpus.tokenizer == "huggingface";

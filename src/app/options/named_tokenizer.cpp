@@ -23,7 +23,7 @@ namespace {
 /// A tokenizer type of Megatron-LM or of its forks, and the tokenizers that it may denote.
 struct TokenizerType {
   std::string_view type;
-  std::string_view tokenizers;  ///< "any": only ids; empty: not supported
+  std::string_view tokenizers;  ///< "any": only ids
   std::optional<bool> lower_case = {};
 };
 
@@ -35,12 +35,12 @@ constexpr auto types = std::to_array<TokenizerType>({
     {"FalconTokenizer", "huggingface"},
     {"GPT2BPETokenizer", "gpt2"},
     {"GPT2BPETokenizerWithFIM", "gpt2"},
-    {"GPTSentencePieceTokenizer", ""},
+    {"GPTSentencePieceTokenizer", "huggingface"},
     {"HuggingFaceTokenizer", "gpt2 huggingface wordpiece"},
-    {"Llama2Tokenizer", ""},
+    {"Llama2Tokenizer", "huggingface"},
     {"NullTokenizer", "any"},
     {"PretrainedFromHF", "gpt2 huggingface wordpiece"},
-    {"SentencePieceTokenizer", ""},
+    {"SentencePieceTokenizer", "huggingface"},
     {"TikTokenizer", "gpt2 huggingface"},
     {"TokenizerFromFile", "gpt2 huggingface"},
     {"TokenizerFromFileWithFIM", "gpt2 huggingface"},

@@ -53,7 +53,8 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
   std::vector<Choice<std::string>> choices;
   for (const char* name : {"bytes", "gpt2", "wordpiece", "huggingface"}) choices.push_back({name, name});
   std::string help =
-      "The 256 byte values, GPT-2's byte-level BPE, BERT's WordPiece, or the byte-level BPE of a tokenizer.json";
+      "The 256 byte values, GPT-2's byte-level BPE, BERT's WordPiece, or the BPE of a tokenizer.json, of bytes or "
+      "characters";
   if (ids == Ids::from_elsewhere) {
     choices.push_back({"null", "null"});
     help += "; null: an unknown tokenizer, the corpus then cannot be shown as text";

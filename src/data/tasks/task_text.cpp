@@ -16,18 +16,6 @@ bool TextLines::next() {
   return true;
 }
 
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
-  std::string result;
-  result.reserve(text.size());
-  for (;;) {
-    const std::size_t at = text.find(from);
-    result += text.substr(0, at);
-    if (at == std::string_view::npos) return result;
-    result += to;
-    text.remove_prefix(at + from.size());
-  }
-}
-
 std::string clean_text(std::string_view text) {
   std::string cleaned;
   bool after_space = false;

@@ -35,9 +35,6 @@ class TextLines {
   std::int64_t number_ = 0;
 };
 
-/// Replaces every occurrence of `from`, left to right, without overlap: Python's str.replace.
-std::string replaced(std::string_view text, std::string_view from, std::string_view to);
-
 /// Cleans a text as Megatron-LM's tasks do: each stretch of white space becomes one space; then " . " becomes ". ",
 /// from left to right, three times.
 std::string clean_text(std::string_view text);

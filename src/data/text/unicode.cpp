@@ -173,14 +173,16 @@ bool is_surely_composed(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0xCC; });
 }
 
-std::string composed(std::string_view text) {
+std::string normal_form(std::string_view text, NormalForm form) {
+  constexpr std::array<int, 4> options{UTF8PROC_COMPOSE, UTF8PROC_DECOMPOSE, UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+                                       UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
+  const auto option = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options[static_cast<std::size_t>(form)]);
   std::string result;
   while (!text.empty()) {
     const std::string_view valid = text.substr(0, find_invalid_utf8(text));
     utf8proc_uint8_t* out = nullptr;
     const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()),
-                                   static_cast<utf8proc_ssize_t>(valid.size()), &out,
-                                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+                                   static_cast<utf8proc_ssize_t>(valid.size()), &out, option);
     const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(out, std::free);
     TRIREME_CHECK(size >= 0, EnvironmentError, "cannot normalise {} bytes of text: {}", valid.size(),
                   utf8proc_errmsg(size));
@@ -190,6 +192,19 @@ std::string composed(std::string_view text) {
     text.remove_prefix(valid.size() + invalid);
   }
   return result;
+}
+
+std::string characters_in_lower_case(std::string_view text) {
+  std::string lowered;
+  for_each_character(text, [&](Utf8Character c, std::string_view bytes) {
+    if (c.size_bytes == 0) {
+      lowered += bytes;
+    } else {
+      append_utf8(lower_case(c.code_point), lowered);
+      if (c.code_point == capital_dotted_i) append_utf8(combining_dot, lowered);
+    }
+  });
+  return lowered;
 }
 
 std::string lower_case(std::string_view text) {

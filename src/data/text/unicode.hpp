@@ -19,8 +19,15 @@ void append_utf8(char32_t c, std::string& text);
 
 /// Returns true only if `text` is in NFC; quick for text without combining marks.
 bool is_surely_composed(std::string_view text);
-/// Returns `text` in NFC. Bytes that are not UTF-8 are kept.
-std::string composed(std::string_view text);
+/// Unicode's normal forms: composed or decomposed, canonical or with compatibility mappings ("k").
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+/// Returns `text` in a normal form. Bytes that are not UTF-8 are kept.
+std::string normal_form(std::string_view text, NormalForm form);
+/// Returns `text` in NFC.
+inline std::string composed(std::string_view text) { return normal_form(text, NormalForm::nfc); }
+/// Returns `text` with each character in its full lower case, whatever its neighbours. Bytes that are not UTF-8 are
+/// kept.
+std::string characters_in_lower_case(std::string_view text);
 
 /// Python's str.lower: full lower case, in which a capital sigma at the end of a word becomes a final one. `text` is
 /// UTF-8.

@@ -28,6 +28,18 @@ std::string_view stripped(std::string_view text) {
   return text.substr(extent.first_word, extent.end - extent.first_word);
 }
 
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  result.reserve(text.size());
+  for (;;) {
+    const std::size_t at = text.find(from);
+    result += text.substr(0, at);
+    if (at == std::string_view::npos) return result;
+    result += to;
+    text.remove_prefix(at + from.size());
+  }
+}
+
 bool is_word_cut(std::string_view text, std::size_t at) {
   if (at == 0 || at >= text.size() || !is_ascii_space(text[at])) return false;
   const auto before = static_cast<unsigned char>(text[at - 1]);

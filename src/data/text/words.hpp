@@ -29,6 +29,9 @@ WordExtent word_extent(std::string_view text);
 /// Returns `text` without white space at its ends: Python's str.strip.
 std::string_view stripped(std::string_view text);
 
+/// Returns `text` with each occurrence of `from`, which is not empty, replaced, from left to right.
+std::string replaced(std::string_view text, std::string_view from, std::string_view to);
+
 /// Returns whether byte `at` of `text` is ASCII white space after another character, judged by its last three bytes. No
 /// word of GPT-2's pattern contains both, or depends on earlier text.
 bool is_word_cut(std::string_view text, std::size_t at);

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "src/base/check.hpp"
-#include "src/data/text/unicode.hpp"
+#include "src/base/utf8.hpp"
+#include "src/data/text/words.hpp"
 #include "src/data/tokenizer/payload_lines.hpp"
 
 namespace trireme::data {
@@ -14,109 +15,250 @@ namespace {
 
 constexpr std::string_view gpt2_payload_title = "trireme byte-pair encoding 1";
 constexpr std::string_view payload_title = "trireme byte-pair encoding 2";
+constexpr std::string_view extended_payload_title = "trireme byte-pair encoding 3";
 constexpr std::size_t max_merge_bytes = std::size_t{1} << 28;
 
+bool is_composed(const BpeVocabulary& vocabulary) { return vocabulary.normalizer == std::vector<NormalizerStep>{{}}; }
+
+std::variant<WordSplitter, CharacterWords> words_of(const BpeVocabulary& vocabulary) {
+  if (vocabulary.characters) return CharacterWords(vocabulary);
+  return WordSplitter(vocabulary.pattern);
+}
+
+/// Returns the added tokens that are found in the text before or after normalisation, which changes them, too, as it
+/// does a text that starts like this.
+std::vector<AddedText> added_tokens(const BpeVocabulary& vocabulary, bool normalised,
+                                    TextStart start = TextStart::text) {
+  std::vector<AddedText> tokens;
+  const Normalizer normalizer(vocabulary.normalizer);
+  for (const std::int32_t id : vocabulary.added) {
+    const auto found = vocabulary.added_properties.find(id);
+    const AddedToken token = found == vocabulary.added_properties.end() ? AddedToken{} : found->second;
+    if (token.normalized != normalised) continue;
+    const std::string& text = vocabulary.tokens[static_cast<std::size_t>(id)];
+    std::string space;
+    tokens.push_back(
+        {std::string(normalised ? normalizer.apply(text, start, space) : text), id, token.lstrip, token.rstrip});
+  }
+  return tokens;
+}
+
 }  // namespace
+
+std::string byte_token(std::size_t byte) { return fmt::format("<0x{:02X}>", byte); }
 
 BpeTokenizer::BpeTokenizer(std::string name, BpeVocabulary vocabulary)
     : Tokenizer(std::move(name)),
       encoder_(vocabulary),
-      tokens_(std::move(vocabulary.tokens)),
-      end_of_document_(vocabulary.end_of_document),
-      splitter_(vocabulary.pattern),
-      compose_(vocabulary.compose),
-      whole_words_(vocabulary.whole_words),
-      special_(std::move(vocabulary.special)),
-      added_(std::move(vocabulary.added)) {
-  const auto text_of = [&](std::int32_t id) -> const std::string& { return tokens_[static_cast<std::size_t>(id)]; };
-  for (const std::int32_t id : added_) {
-    const std::string& text = text_of(id);
-    for (std::size_t at = 1; at < text.size(); ++at) {
-      TRIREME_CHECK(!splitter_.can_cut(text, at), DataError,
-                    "the added token '{}' has white space inside, where long texts are cut", quotation_of(text));
-    }
-    added_by_byte_[static_cast<unsigned char>(text[0])].push_back(id);
+      vocabulary_(std::move(vocabulary)),
+      words_(words_of(vocabulary_)),
+      normalizer_(vocabulary_.normalizer),
+      raw_added_(added_tokens(vocabulary_, false)),
+      normalised_added_(added_tokens(vocabulary_, true)),
+      inner_added_(added_tokens(vocabulary_, true, TextStart::inside)) {
+  vocabulary_.merges.clear();
+  if (!vocabulary_.characters) return;
+  std::unordered_map<std::string, char> bytes;
+  for (std::size_t byte = 0; byte < 256; ++byte) bytes.emplace(byte_token(byte), static_cast<char>(byte));
+  for (const std::string& token : vocabulary_.tokens) {
+    const auto byte = bytes.find(token);
+    texts_.push_back(byte == bytes.end() ? replaced(token, space_mark, " ") : std::string(1, byte->second));
   }
-  for (auto& ids : added_by_byte_) {
-    std::ranges::stable_sort(ids, std::ranges::greater{}, [&](std::int32_t id) { return text_of(id).size(); });
+  const bool has_words = vocabulary_.characters->metaspace && vocabulary_.characters->metaspace->split;
+  if (!vocabulary_.whole_words || has_words) return;
+  for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id) {
+    whole_texts_.emplace(vocabulary_.tokens[id], static_cast<std::int32_t>(id));
   }
+  for (const std::int32_t id : vocabulary_.special)
+    whole_texts_.erase(vocabulary_.tokens[static_cast<std::size_t>(id)]);
 }
 
-void BpeTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
-  if (added_.empty()) return encode_normalised(text, ids);
-  std::size_t begin = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto& candidates = added_by_byte_[static_cast<unsigned char>(text[at])];
-    const auto found = std::ranges::find_if(candidates, [&](std::int32_t id) {
-      return text.substr(at).starts_with(tokens_[static_cast<std::size_t>(id)]);
-    });
-    if (found == candidates.end()) {
-      ++at;
-      continue;
-    }
-    encode_normalised(text.substr(begin, at - begin), ids);
-    ids.push_back(*found);
-    at += tokens_[static_cast<std::size_t>(*found)].size();
-    begin = at;
-  }
-  encode_normalised(text.substr(begin), ids);
+void BpeTokenizer::encode_from(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const {
+  raw_added_.split(
+      text,
+      [&](std::string_view part) { encode_part(part, part.data() == text.data() ? start : TextStart::part, ids); },
+      [&](std::int32_t id) { ids.push_back(id); });
 }
 
-void BpeTokenizer::encode_normalised(std::string_view text, std::vector<std::int32_t>& ids) const {
-  if (compose_ && !is_surely_composed(text)) return encode_words(composed(text), ids);
-  encode_words(text, ids);
+void BpeTokenizer::encode_part(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const {
+  std::string space;
+  const std::string_view normalised = normalizer_.apply(text, start, space);
+  normalised_added_.split(
+      normalised,
+      [&](std::string_view part) {
+        encode_normalised(part, part.data() == normalised.data() ? start : TextStart::part, ids);
+      },
+      [&](std::int32_t id) { ids.push_back(id); });
 }
 
-void BpeTokenizer::encode_words(std::string_view text, std::vector<std::int32_t>& ids) const {
-  const char* const end = text.data() + text.size();
-  for (const char* word = text.data(); word != end;) {
-    const char* const word_end = splitter_.word_end(word, end);
-    encoder_.encode(word, static_cast<std::size_t>(word_end - word), end, ids);
-    word = word_end;
+void BpeTokenizer::encode_normalised(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const {
+  std::string with_marks;
+  if (vocabulary_.characters && vocabulary_.characters->metaspace) text = with_marks = marked(text, start);
+  if (const auto whole = whole_texts_.empty() ? whole_texts_.end() : whole_texts_.find(std::string(text));
+      whole != whole_texts_.end()) {
+    ids.push_back(whole->second);
+    return;
   }
+  std::visit(
+      [&](const auto& words) {
+        const char* const end = text.data() + text.size();
+        for (const char* word = text.data(); word != end;) {
+          const char* const word_end = words.word_end(word, end);
+          encoder_.encode(word, static_cast<std::size_t>(word_end - word), end, ids);
+          word = word_end;
+        }
+      },
+      words_);
+}
+
+/// Returns `text` with marks for its spaces, and the one before it.
+std::string BpeTokenizer::marked(std::string_view text, TextStart start) const {
+  using Prefix = Metaspace::Prefix;
+  const Prefix prefix = vocabulary_.characters->metaspace->prefix;
+  const bool begins = start == TextStart::text || (start == TextStart::part && prefix == Prefix::always);
+  const bool adds = begins && prefix != Prefix::never && !text.starts_with(' ') && !text.starts_with(space_mark);
+  return replaced(adds ? ' ' + std::string(text) : std::string(text), " ", space_mark);
+}
+
+bool BpeTokenizer::can_cut(std::string_view text, std::size_t at) const {
+  if (vocabulary_.characters) return can_cut_characters(text, at);
+  const auto& splitter = std::get<WordSplitter>(words_);
+  if (!splitter.can_cut(text, at) || !raw_added_.can_cut(text, at)) return false;
+  if (normalizer_.steps().empty()) return normalised_added_.can_cut(text, at);
+  return (is_composed(vocabulary_) && normalised_added_.empty()) || can_cut_characters(text, at);
+}
+
+/// Compares the text around a cut before and after normalisation.
+bool BpeTokenizer::can_cut_characters(std::string_view text, std::size_t at) const {
+  if (!is_word_cut(text, at) || !normalizer_.can_cut_after(text[at - 1]) || !raw_added_.can_cut(text, at)) return false;
+  const std::string_view before = text.substr(0, at);
+  const auto& form = vocabulary_.characters;
+  const bool always = form && form->metaspace && form->metaspace->prefix == Metaspace::Prefix::always;
+  if ((normalizer_.prepends() || always) && raw_added_.are_at_end_of(before)) return false;
+  if (!whole_texts_.empty() || (form && vocabulary_.whole_words && text[at] != ' ')) return false;
+  if (!normalised_added_.empty() && !normalizer_.is_by_character()) return false;
+  // A token has at most four times the bytes in the text, where it is not normalised.
+  const std::size_t window = normalised_added_.empty() ? 4 : 4 * AddedTokens::max_bytes;
+  const std::size_t begin = character_begin(text, at - std::min(at, window));
+  std::string left_space, right_space;
+  std::string joined(normalizer_.apply(before.substr(begin), TextStart::inside, left_space));
+  std::size_t cut = joined.size();
+  joined += normalizer_.apply(text.substr(at, window), TextStart::inside, right_space);
+  if (cut == 0 || cut == joined.size()) return false;
+  if (!normalised_added_.can_cut(joined, cut) || !inner_added_.can_cut(joined, cut)) return false;
+  if (always && normalised_added_.are_at_end_of(std::string_view(joined).substr(0, cut))) return false;
+  if (const auto* splitter = std::get_if<WordSplitter>(&words_)) return splitter->can_cut(joined, cut);
+  if (form->metaspace) {
+    const std::string left = marked(std::string_view(joined).substr(0, cut), TextStart::inside);
+    joined = left + marked(std::string_view(joined).substr(cut), TextStart::inside);
+    cut = left.size();
+  }
+  return !std::get<CharacterWords>(words_).joins(joined, cut);
 }
 
 void BpeTokenizer::decode(std::span<const std::int32_t> ids, std::string& bytes) const {
+  const std::size_t begin = bytes.size();
+  decode_continuation(ids, bytes);
+  const bool strips = vocabulary_.characters && vocabulary_.characters->strip;
+  if (strips && begin < bytes.size() && bytes[begin] == ' ') bytes.erase(begin, 1);
+}
+
+void BpeTokenizer::decode_continuation(std::span<const std::int32_t> ids, std::string& bytes) const {
   check_ids(ids);
+  const std::vector<std::string>& texts = vocabulary_.characters ? texts_ : vocabulary_.tokens;
   for (const std::int32_t id : ids) {
-    if (id != end_of_document_) bytes += tokens_[static_cast<std::size_t>(id)];
+    if (id != vocabulary_.end_of_document) bytes += texts[static_cast<std::size_t>(id)];
   }
 }
 
 std::vector<std::string> BpeTokenizer::special_spellings() const {
+  const std::vector<std::string>& tokens = vocabulary_.tokens;
   std::vector<std::string> spellings;
-  for (const std::int32_t id : special_) spellings.push_back(tokens_[static_cast<std::size_t>(id)]);
-  if (!special_.empty()) return spellings;
+  for (const std::int32_t id : vocabulary_.special) spellings.push_back(tokens[static_cast<std::size_t>(id)]);
+  if (!vocabulary_.special.empty()) return spellings;
   std::unordered_set<std::string> made;
   for (const auto& [left, right] : encoder_.merges()) {
-    made.insert(tokens_[static_cast<std::size_t>(left)] + tokens_[static_cast<std::size_t>(right)]);
+    made.insert(tokens[static_cast<std::size_t>(left)] + tokens[static_cast<std::size_t>(right)]);
   }
-  std::ranges::copy_if(tokens_, std::back_inserter(spellings),
+  std::ranges::copy_if(tokens, std::back_inserter(spellings),
                        [&](const std::string& token) { return token.size() > 1 && !made.contains(token); });
   return spellings;
 }
 
+std::string bpe_extension_text(const BpeVocabulary& vocabulary) {
+  const bool has_steps = !vocabulary.normalizer.empty() && !is_composed(vocabulary);
+  if (!has_steps && vocabulary.added_properties.empty() && !vocabulary.characters) return {};
+  std::string text = fmt::format("{} {} {}\n", vocabulary.normalizer.size(), vocabulary.added_properties.size(),
+                                 int{vocabulary.characters.has_value()});
+  for (const NormalizerStep& step : vocabulary.normalizer) {
+    text += fmt::format("{}\n{}\n{}\n", static_cast<int>(step.kind), escape_bytes(step.text),
+                        escape_bytes(step.replacement));
+  }
+  for (const auto& [id, token] : vocabulary.added_properties) {
+    text += fmt::format("{} {} {} {}\n", id, int{token.normalized}, int{token.lstrip}, int{token.rstrip});
+  }
+  if (!vocabulary.characters) return text;
+  const Metaspace metaspace = vocabulary.characters->metaspace.value_or(Metaspace{});
+  return text + fmt::format("{} {} {} {}\n", int{vocabulary.characters->metaspace.has_value()},
+                            static_cast<int>(metaspace.prefix), int{metaspace.split},
+                            int{vocabulary.characters->strip});
+}
+
 std::string BpeTokenizer::definition() const {
-  const bool is_gpt2 =
-      splitter_.pattern() == WordPattern::gpt2 && !compose_ && !whole_words_ && special_.empty() && added_.empty();
-  std::string text = fmt::format("{}\n{} {} {}\n", is_gpt2 ? gpt2_payload_title : payload_title, tokens_.size(),
-                                 encoder_.merges().size(), end_of_document_);
-  for (const std::string& token : tokens_) text += escape_bytes(token) + '\n';
+  const std::string extension = bpe_extension_text(vocabulary_);
+  const bool is_gpt2 = vocabulary_.pattern == WordPattern::gpt2 && vocabulary_.normalizer.empty() &&
+                       !vocabulary_.whole_words && vocabulary_.special.empty() && vocabulary_.added.empty() &&
+                       extension.empty();
+  std::string text = fmt::format("{}\n{} {} {}\n",
+                                 is_gpt2             ? gpt2_payload_title
+                                 : extension.empty() ? payload_title
+                                                     : extended_payload_title,
+                                 vocabulary_.tokens.size(), encoder_.merges().size(), vocabulary_.end_of_document);
+  for (const std::string& token : vocabulary_.tokens) text += escape_bytes(token) + '\n';
   for (const auto& [left, right] : encoder_.merges()) text += fmt::format("{} {}\n", left, right);
   if (is_gpt2) return text;
-  text += fmt::format("{} {} {} {} {}\n", static_cast<int>(splitter_.pattern()), int{compose_}, int{whole_words_},
-                      special_.size(), added_.size());
-  for (const auto* list : {&special_, &added_}) {
+  text += fmt::format("{} {} {} {} {}\n", static_cast<int>(vocabulary_.pattern), int{is_composed(vocabulary_)},
+                      int{vocabulary_.whole_words}, vocabulary_.special.size(), vocabulary_.added.size());
+  for (const auto* list : {&vocabulary_.special, &vocabulary_.added}) {
     for (const std::int32_t id : *list) text += fmt::format("{}\n", id);
   }
-  return text;
+  return text + extension;
 }
+
+namespace {
+
+/// Reads the lines of `bpe_extension_text`.
+void read_extension(PayloadLines& lines, std::int64_t tokens, BpeVocabulary& vocabulary) {
+  constexpr std::int64_t max_steps = 64;
+  const auto [steps, properties, has_characters] = lines.numbers<3>(max_vocabulary_size);
+  TRIREME_CHECK(steps <= max_steps && has_characters <= 1, DataError,
+                "the embedded tokenizer is damaged: it changes text in {} steps", steps);
+  vocabulary.normalizer.clear();
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const auto [kind] = lines.numbers<1>(normalizer_step_count - 1);
+    std::vector<std::string> texts = lines.texts(2);
+    vocabulary.normalizer.push_back(
+        {static_cast<NormalizerStep::Kind>(kind), std::move(texts[0]), std::move(texts[1])});
+  }
+  for (std::int64_t i = 0; i < properties; ++i) {
+    const auto [id, normalized, lstrip, rstrip] = lines.numbers<4>(tokens - 1);
+    vocabulary.added_properties[static_cast<std::int32_t>(id)] = {
+        .lstrip = lstrip != 0, .rstrip = rstrip != 0, .normalized = normalized != 0};
+  }
+  if (has_characters == 0) return;
+  const auto [has_metaspace, prefix, split, strip] = lines.numbers<4>(2);
+  vocabulary.characters = CharacterForm{.strip = strip != 0};
+  if (has_metaspace != 0) vocabulary.characters->metaspace = {static_cast<Metaspace::Prefix>(prefix), split != 0};
+}
+
+}  // namespace
 
 BpeVocabulary bpe_from_payload(std::string_view text) {
   const std::string_view payload = split_payload(text).definition;
   PayloadLines lines(payload);
   const bool is_gpt2 = payload.starts_with(gpt2_payload_title);
-  lines.title(is_gpt2 ? gpt2_payload_title : payload_title);
+  const bool is_extended = payload.starts_with(extended_payload_title);
+  lines.title(is_gpt2 ? gpt2_payload_title : is_extended ? extended_payload_title : payload_title);
   const auto [tokens, merges, end_of_document] = lines.numbers<3>(max_vocabulary_size);
   BpeVocabulary vocabulary;
   vocabulary.end_of_document = static_cast<std::int32_t>(end_of_document);
@@ -136,13 +278,14 @@ BpeVocabulary bpe_from_payload(std::string_view text) {
     TRIREME_CHECK(pattern < word_pattern_count && compose <= 1 && whole_words <= 1, DataError,
                   "the embedded tokenizer is damaged: it cuts words by pattern {}", pattern);
     vocabulary.pattern = static_cast<WordPattern>(pattern);
-    vocabulary.compose = compose == 1;
+    if (compose == 1) vocabulary.normalizer = {{}};
     vocabulary.whole_words = whole_words == 1;
     for (std::int64_t i = 0; i < special + added; ++i) {
       auto& list = i < special ? vocabulary.special : vocabulary.added;
       list.push_back(static_cast<std::int32_t>(lines.numbers<1>(tokens - 1)[0]));
     }
   }
+  if (is_extended) read_extension(lines, tokens, vocabulary);
   lines.finish();
   return vocabulary;
 }

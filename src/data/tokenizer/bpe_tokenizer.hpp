@@ -1,46 +1,64 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <variant>
 #include <vector>
 
+#include "src/data/tokenizer/added_tokens.hpp"
 #include "src/data/tokenizer/byte_pair_encoder.hpp"
+#include "src/data/tokenizer/character_words.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/data/tokenizer/word_splitter.hpp"
 
 namespace trireme::data {
 
-/// Byte-level byte-pair encoding: words by a pattern, the encoding of each.
+/// Byte-pair encoding of bytes or characters. A text's added tokens are found first, then the text between them is
+/// normalised and cut into words, by a pattern or as `CharacterWords`, and each word is encoded.
 class BpeTokenizer final : public Tokenizer {
  public:
   BpeTokenizer(std::string name, BpeVocabulary vocabulary);
-  std::int64_t vocabulary_size() const override { return static_cast<std::int64_t>(tokens_.size()); }
-  std::int32_t end_of_document() const override { return end_of_document_; }
-  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
+  std::int64_t vocabulary_size() const override { return std::ssize(vocabulary_.tokens); }
+  std::int32_t end_of_document() const override { return vocabulary_.end_of_document; }
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    encode_from(text, TextStart::text, ids);
+  }
+  void encode_continuation(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    encode_from(text, TextStart::inside, ids);
+  }
   void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
+  void decode_continuation(std::span<const std::int32_t> ids, std::string& bytes) const override;
   /// Names of the marked tokens or, if none are marked, of those that are neither a byte nor a merge result.
   std::vector<std::string> special_spellings() const override;
-  bool can_cut(std::string_view text, std::size_t at) const override { return splitter_.can_cut(text, at); }
+  bool can_cut(std::string_view text, std::size_t at) const override;
 
  private:
   /// Printable ASCII lines: a title; the numbers of tokens and merges and the end of document; each token, escaped; the
-  /// ids of the two sides of each merge. Tokenizers other than GPT-2's continue: pattern, normalisation and whole
-  /// words; the numbers of special and added tokens; their ids.
+  /// ids of the two sides of each merge. Tokenizers other than GPT-2's continue: pattern, NFC and whole words; the
+  /// numbers of special and added tokens; their ids. `bpe_extension_text` follows, if there is one.
   std::string definition() const override;
-  void encode_words(std::string_view text, std::vector<std::int32_t>& ids) const;
-  void encode_normalised(std::string_view text, std::vector<std::int32_t>& ids) const;
+  void encode_from(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const;
+  void encode_part(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const;
+  void encode_normalised(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const;
+  bool can_cut_characters(std::string_view text, std::size_t at) const;
+  std::string marked(std::string_view text, TextStart start) const;
 
   BytePairEncoder encoder_;
-  std::vector<std::string> tokens_;
-  std::int32_t end_of_document_;
-  WordSplitter splitter_;
-  bool compose_, whole_words_;
-  std::vector<std::int32_t> special_, added_;
-  std::array<std::vector<std::int32_t>, 256> added_by_byte_;  // the longest first
+  BpeVocabulary vocabulary_;  // without its merges, which `encoder_` has
+  std::variant<WordSplitter, CharacterWords> words_;
+  Normalizer normalizer_;
+  AddedTokens raw_added_, normalised_added_;                   // found before and after normalisation
+  AddedTokens inner_added_;                                    // the latter without what the normalizer prepends
+  std::vector<std::string> texts_;                             // by id: its bytes, unless they are the token's
+  std::unordered_map<std::string, std::int32_t> whole_texts_;  // if texts without words bypass the merges
 };
+
+/// Lines of a payload on the parts of a vocabulary that few have: steps of normalisation other than NFC alone,
+/// properties of added tokens and `characters`. Empty if it has none of them.
+std::string bpe_extension_text(const BpeVocabulary& vocabulary);
 
 /// The vocabulary that a payload of a `BpeTokenizer` describes. Throws DataError naming the line that is damaged.
 BpeVocabulary bpe_from_payload(std::string_view payload);

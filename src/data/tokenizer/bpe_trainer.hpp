@@ -18,7 +18,7 @@ class WordCounts {
  public:
   static constexpr std::size_t max_word_bytes = 256;
 
-  /// Counts every word of `text`, cut by GPT-2's pattern.
+  /// Counts every word of `text`.
   void add_text(std::string_view text, const WordSplitter& splitter);
   /// Adds the words of `other` in `partition` of `partitions`: every word is in exactly one.
   void add(const WordCounts& other, std::size_t partition, std::size_t partitions);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "src/base/check.hpp"
+#include "src/base/utf8.hpp"
 #include "src/data/tokenizer/payload_lines.hpp"
 
 namespace trireme::data {
@@ -25,8 +26,6 @@ constexpr std::uint64_t golden_ratio = 0x9E3779B97F4A7C15u;
 /// Slots of an open-addressing table at most half full.
 std::size_t table_size(std::size_t entries) { return std::bit_ceil(std::max<std::size_t>(2 * entries, 2)); }
 
-using TokenIds = std::unordered_map<std::string_view, std::int32_t>;
-
 /// Returns for each id whether it is special or added. Throws DataError for an id that the vocabulary lacks.
 std::vector<bool> added_ids(const BpeVocabulary& vocabulary) {
   std::vector<bool> is_added(vocabulary.tokens.size());
@@ -40,6 +39,14 @@ std::vector<bool> added_ids(const BpeVocabulary& vocabulary) {
   return is_added;
 }
 
+/// Returns for each id whether it never comes from text.
+std::vector<bool> special_ids(const BpeVocabulary& vocabulary) {
+  std::vector<bool> is_special(vocabulary.tokens.size());
+  for (const std::int32_t id : vocabulary.special) is_special[static_cast<std::size_t>(id)] = true;
+  is_special[static_cast<std::size_t>(vocabulary.end_of_document)] = true;
+  return is_special;
+}
+
 void check_vocabulary(const BpeVocabulary& vocabulary) {
   const auto& tokens = vocabulary.tokens;
   TRIREME_CHECK(std::ssize(tokens) <= max_vocabulary_size && std::ssize(vocabulary.merges) < max_vocabulary_size,
@@ -51,10 +58,10 @@ void check_vocabulary(const BpeVocabulary& vocabulary) {
 }
 
 /// Returns the id of each token. A token may occur twice if one of the two is added: the other one counts.
-TokenIds ids_of(const BpeVocabulary& vocabulary) {
+std::unordered_map<std::string_view, std::int32_t> ids_of(const BpeVocabulary& vocabulary) {
   const auto& tokens = vocabulary.tokens;
   const std::vector<bool> is_added = added_ids(vocabulary);
-  TokenIds ids;
+  std::unordered_map<std::string_view, std::int32_t> ids;
   for (std::size_t id = 0; id < tokens.size(); ++id) {
     TRIREME_CHECK(!tokens[id].empty(), DataError,
                   "the vocabulary has no token of id {}: ids must be 0 to {} without gaps", id, tokens.size() - 1);
@@ -88,25 +95,48 @@ void check_merges(const BpeVocabulary& vocabulary, const std::vector<std::pair<s
 }  // namespace
 
 BytePairEncoder::BytePairEncoder(const BpeVocabulary& vocabulary) {
-  add_merges(vocabulary);
-  byte_pair_ranks_.resize(256 * 256);
-  for (std::size_t i = 0; i < byte_pair_ranks_.size(); ++i) {
-    byte_pair_ranks_[i] = rank_of(byte_ids_[i / 256], byte_ids_[i % 256]);
+  check_vocabulary(vocabulary);
+  const TokenIds ids = ids_of(vocabulary);
+  add_first_tokens(vocabulary, ids);
+  add_merges(vocabulary, ids);
+  byte_pair_ranks_.resize(256 * 256, no_merge);
+  const std::size_t bytes = character_ids_.empty() ? 256 : std::min<std::size_t>(128, character_ids_.size());
+  const auto id_of = [&](std::size_t byte) { return character_ids_.empty() ? byte_ids_[byte] : character_ids_[byte]; };
+  for (std::size_t left = 0; left < bytes; ++left) {
+    for (std::size_t right = 0; right < bytes; ++right) {
+      byte_pair_ranks_[left * 256 + right] = rank_of(id_of(left), id_of(right));
+    }
   }
   add_words(vocabulary);
 }
 
-void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
-  check_vocabulary(vocabulary);
-  const TokenIds ids = ids_of(vocabulary);
-  std::vector<bool> made(vocabulary.tokens.size());  // by id: a byte or the result of a merge
-  for (int byte = 0; byte < 256; ++byte) {
-    const char text = static_cast<char>(byte);
-    const auto found = ids.find(std::string_view(&text, 1));
+void BytePairEncoder::add_first_tokens(const BpeVocabulary& vocabulary, const TokenIds& ids) {
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const std::string name = vocabulary.characters ? byte_token(byte) : std::string(1, static_cast<char>(byte));
+    const auto found = ids.find(name);
     TRIREME_CHECK(found != ids.end(), DataError, "the vocabulary has no token for the single byte {}", byte);
-    byte_ids_[static_cast<std::size_t>(byte)] = found->second;
-    made[static_cast<std::size_t>(found->second)] = true;
+    byte_ids_[byte] = found->second;
   }
+  if (!vocabulary.characters) return;
+  const std::vector<bool> is_special = special_ids(vocabulary);
+  character_ids_.resize(1, -1);
+  for (const auto& [token, id] : ids) {
+    const Utf8Character c = decode_utf8(token.data(), token.data() + token.size());
+    if (c.size_bytes == 0 || static_cast<std::size_t>(c.size_bytes) != token.size()) continue;
+    if (is_special[static_cast<std::size_t>(id)]) continue;
+    if (c.code_point >= character_ids_.size()) character_ids_.resize(c.code_point + 1, -1);
+    character_ids_[c.code_point] = id;
+  }
+}
+
+void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary, const TokenIds& ids) {
+  const bool by_characters = vocabulary.characters.has_value();
+  std::vector<bool> made(vocabulary.tokens.size());     // by id: a byte or the result of a merge
+  std::vector<bool> is_byte(vocabulary.tokens.size());  // by id
+  for (const std::int32_t id : byte_ids_) {
+    made[static_cast<std::size_t>(id)] = is_byte[static_cast<std::size_t>(id)] = true;
+  }
+  const std::vector<bool> is_special = special_ids(vocabulary);
   merge_slots_.resize(table_size(vocabulary.merges.size()));
   merge_shift_ = 64 - std::countr_zero(merge_slots_.size());
   for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
@@ -115,20 +145,25 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
       const auto found = ids.find(bytes);
       TRIREME_CHECK(found != ids.end(), DataError, "merge {} ('{}' + '{}'): '{}' is not in the vocabulary", rank + 1,
                     quotation_of(left), quotation_of(right), quotation_of(bytes));
+      TRIREME_CHECK(!by_characters || !is_byte[static_cast<std::size_t>(found->second)], DataError,
+                    "merge {} ('{}' + '{}') has or makes the token '{}' of a byte", rank + 1, quotation_of(left),
+                    quotation_of(right), quotation_of(bytes));
       return found->second;
     };
     const std::int32_t left_id = id_of(left);
     const std::int32_t right_id = id_of(right);
     const std::int32_t merged_id = id_of(left + right);
+    merges_.emplace_back(left_id, right_id);
+    merged_.push_back(merged_id);
+    if (by_characters && is_special[static_cast<std::size_t>(merged_id)]) continue;
     MergeSlot& slot = merge_slots_[merge_slot(left_id, right_id)];
     TRIREME_CHECK(slot.left < 0, DataError, "merge {} ('{}' + '{}') repeats merge {}", rank + 1, quotation_of(left),
                   quotation_of(right), slot.rank + 1);
     slot = {left_id, right_id, static_cast<std::uint32_t>(rank)};
     made[static_cast<std::size_t>(merged_id)] = true;
-    merges_.emplace_back(left_id, right_id);
-    merged_.push_back(merged_id);
   }
-  check_merges(vocabulary, merges_, made);
+  // Merges of SentencePiece's pieces include some that never apply.
+  if (!by_characters) check_merges(vocabulary, merges_, made);
 }
 
 /// Most words of ordinary text are one token. One look-up finds them, without merging. Unless the vocabulary has
@@ -136,12 +171,15 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary) {
 void BytePairEncoder::add_words(const BpeVocabulary& vocabulary) {
   word_slots_.resize(table_size(vocabulary.tokens.size()));
   word_shift_ = 64 - std::countr_zero(word_slots_.size());
+  const bool by_marks =
+      !vocabulary.characters || (vocabulary.characters->metaspace && vocabulary.characters->metaspace->split);
+  const bool whole_words = vocabulary.whole_words && by_marks;
   const std::vector<bool> is_added = added_ids(vocabulary);
   std::vector<std::int32_t> ids;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const std::string& token = vocabulary.tokens[i];
     const auto id = static_cast<std::int32_t>(i);
-    if (vocabulary.whole_words) {
+    if (whole_words) {
       if (is_added[i]) continue;
       if (token.size() > max_word_key_bytes) long_words_.emplace(token, id);
     } else if (token.size() <= max_word_key_bytes) {
@@ -215,13 +253,37 @@ void BytePairEncoder::encode(const char* word, std::size_t size, const char* tex
   }
 }
 
+/// Sets the tokens that a word starts from, and their ranks: that of each with the next, if it has one. Returns their
+/// number, at most `size`.
+inline std::size_t BytePairEncoder::first_tokens(const char* word, std::size_t size, std::int32_t* tokens,
+                                                 std::uint32_t* ranks) const {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(word[i]); };
+  if (character_ids_.empty()) {
+    for (std::size_t i = 0; i < size; ++i) tokens[i] = byte_ids_[byte(i)];
+    for (std::size_t i = 0; i + 1 < size; ++i) ranks[i] = byte_pair_ranks_[byte(i) * 256u + byte(i + 1)];
+    return size;
+  }
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < size;) {
+    const Utf8Character c = decode_utf8(word + at, word + size);
+    const bool has_token =
+        c.size_bytes > 0 && c.code_point < character_ids_.size() && character_ids_[c.code_point] >= 0;
+    const std::size_t end = at + static_cast<std::size_t>(std::max(c.size_bytes, 1));
+    for (std::size_t i = at; !has_token && i < end; ++i) tokens[count++] = byte_ids_[byte(i)];
+    if (has_token) tokens[count++] = character_ids_[c.code_point];
+    at = end;
+  }
+  for (std::size_t i = 0; i + 1 < count; ++i) {
+    const bool is_ascii = count == size && byte(i) < 0x80 && byte(i + 1) < 0x80;
+    ranks[i] = is_ascii ? byte_pair_ranks_[byte(i) * 256u + byte(i + 1)] : rank_of(tokens[i], tokens[i + 1]);
+  }
+  return count;
+}
+
 void BytePairEncoder::encode_short(const char* word, std::size_t size, std::vector<std::int32_t>& ids) const {
   std::array<std::int32_t, max_short_word_bytes> tokens;
   std::array<std::uint32_t, max_short_word_bytes> ranks;  // rank of token i with the next
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(word[i]); };
-  for (std::size_t i = 0; i < size; ++i) tokens[i] = byte_ids_[byte(i)];
-  for (std::size_t i = 0; i + 1 < size; ++i) ranks[i] = byte_pair_ranks_[byte(i) * 256u + byte(i + 1)];
-  std::size_t count = size;
+  std::size_t count = first_tokens(word, size, tokens.data(), ranks.data());
   while (count > 1) {
     std::size_t best = 0;
     for (std::size_t i = 1; i + 1 < count; ++i) {
@@ -248,19 +310,20 @@ void BytePairEncoder::encode_long(const char* word, std::size_t size, std::vecto
     std::uint32_t rank;  // rank of this token with the next
     std::size_t previous, next;
   };
-  std::vector<Node> nodes(size);
+  std::vector<std::int32_t> tokens(size);
+  std::vector<std::uint32_t> ranks(size, no_merge);
+  const std::size_t count = first_tokens(word, size, tokens.data(), ranks.data());
+  std::vector<Node> nodes(count);
   std::vector<std::uint64_t> entries;
   const auto entry_of = [&](std::size_t i) { return std::uint64_t{nodes[i].rank} << position_bits | i; };
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(word[at]); };
-    nodes[i] = {byte_ids_[byte(i)], i + 1 < size ? byte_pair_ranks_[byte(i) * 256u + byte(i + 1)] : no_merge, i - 1,
-                i + 1};
+  for (std::size_t i = 0; i < count; ++i) {
+    nodes[i] = {tokens[i], i + 1 < count ? ranks[i] : no_merge, i - 1, i + 1};
     if (nodes[i].rank != no_merge) entries.push_back(entry_of(i));
   }
   std::priority_queue heap(std::greater<>{}, std::move(entries));
   const auto update = [&](std::size_t i) {
     const std::size_t next = nodes[i].next;
-    nodes[i].rank = next < size ? rank_of(nodes[i].id, nodes[next].id) : no_merge;
+    nodes[i].rank = next < count ? rank_of(nodes[i].id, nodes[next].id) : no_merge;
     if (nodes[i].rank != no_merge) heap.push(entry_of(i));
   };
   while (!heap.empty()) {
@@ -272,11 +335,11 @@ void BytePairEncoder::encode_long(const char* word, std::size_t size, std::vecto
     nodes[i].id = merged_[nodes[i].rank];
     nodes[i].next = nodes[gone].next;
     nodes[gone].rank = no_merge;
-    if (nodes[i].next < size) nodes[nodes[i].next].previous = i;
+    if (nodes[i].next < count) nodes[nodes[i].next].previous = i;
     update(i);
     if (i > 0) update(nodes[i].previous);
   }
-  for (std::size_t i = 0; i < size; i = nodes[i].next) ids.push_back(nodes[i].id);
+  for (std::size_t i = 0; i < count; i = nodes[i].next) ids.push_back(nodes[i].id);
 }
 
 }  // namespace trireme::data

@@ -177,8 +177,10 @@ std::string ids_digest_of(const std::string& name, const std::string& payload) {
   if (name == "null") return text_digest(definition.substr(0, definition.rfind(' ')));
   if (name != "gpt2" && name != "huggingface") return text_digest(definition);
   const BpeVocabulary bpe = bpe_from_payload(definition);
+  const bool composes = bpe.normalizer == std::vector<NormalizerStep>{{}};
   std::string text = fmt::format("{} {} {} {} {}\n", bpe.tokens.size(), bpe.merges.size(),
-                                 static_cast<int>(bpe.pattern), bpe.compose, bpe.whole_words);
+                                 static_cast<int>(bpe.pattern), composes, bpe.whole_words) +
+                     bpe_extension_text(bpe);
   for (const std::string& token : bpe.tokens) text += escape_bytes(token) + '\n';
   for (const auto& [left, right] : bpe.merges) text += escape_bytes(left) + ' ' + escape_bytes(right) + '\n';
   std::vector<std::int32_t> added = bpe.added;

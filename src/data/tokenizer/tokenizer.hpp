@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "src/data/tokenizer/normalizer.hpp"
 #include "src/data/tokenizer/special_tokens.hpp"
 
 namespace trireme::data {
@@ -26,13 +28,19 @@ class Tokenizer {
   virtual std::int32_t end_of_document() const = 0;
   /// Appends the ids of `text`, any bytes. Special tokens' names in the text are ordinary text.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
+  /// Appends the ids of a text that continues another one, which was cut. Differs from `encode` if the tokenizer puts
+  /// something before a text, such as a space.
+  virtual void encode_continuation(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
   /// Names of special tokens, none of them empty. In a text they are ordinary text.
   virtual std::vector<std::string> special_spellings() const { return {}; }
   /// Appends the bytes of `ids`; the token that ends a document has none. Throws DataError for an id outside the
   /// vocabulary.
   virtual void decode(std::span<const std::int32_t> ids, std::string& bytes) const = 0;
-  /// Returns whether `text` may be cut before byte `at`, 0 < at < text.size(). The ids of its two parts then
-  /// concatenate to the ids of the full text. The default is `is_word_cut`.
+  /// Appends the bytes of ids that follow others. Differs from `decode` if that removes what `encode` puts before a
+  /// text.
+  virtual void decode_continuation(std::span<const std::int32_t> ids, std::string& bytes) const { decode(ids, bytes); }
+  /// Returns whether `text` may be cut before byte `at`, 0 < at < text.size(). The ids of its first part and those of
+  /// the second as its continuation then concatenate to the ids of the full text. The default is `is_word_cut`.
   virtual bool can_cut(std::string_view text, std::size_t at) const;
   /// Tokens with a meaning of their own; none of them changes the ids of a text.
   const SpecialTokens& special() const { return special_; }
@@ -61,19 +69,44 @@ class Tokenizer {
 };
 
 /// Pattern by which a byte-level BPE cuts text into words; WordSplitter lists the patterns.
-enum class WordPattern { gpt2, llama3, qwen2, tekken };
-inline constexpr int word_pattern_count = 4;
+enum class WordPattern { gpt2, llama3, qwen2, tekken, o200k };
+inline constexpr int word_pattern_count = 5;
 
-/// Definition of a byte-level BPE, independent of its source format.
+/// How SentencePiece's "Metaspace" finds words: spaces become `space_mark`, and texts may begin with one.
+struct Metaspace {
+  /// Stretches of text that a mark is put before, unless they begin with one: the first, or also those after added
+  /// tokens.
+  enum class Prefix { never, first, always };
+  Prefix prefix = Prefix::always;
+  bool split = true;  ///< a word begins at each mark; otherwise words have no limits
+  bool operator==(const Metaspace&) const = default;
+};
+
+/// Parts of a BPE of characters, such as Llama 2's, that a byte-level BPE lacks. Its tokens are spelled in UTF-8, and
+/// those of bytes as `byte_token`. A character without a token becomes the tokens of its bytes ("byte_fallback").
+struct CharacterForm {
+  std::optional<Metaspace> metaspace = {};
+  bool strip = true;  ///< decoding leaves out one space at the beginning of a text
+  bool operator==(const CharacterForm&) const = default;
+};
+
+/// Name of a byte's token in a `CharacterForm`: "<0x0A>".
+std::string byte_token(std::size_t byte);
+
+/// Definition of a byte-level BPE, or one of characters, independent of its source format.
 struct BpeVocabulary {
   std::vector<std::string> tokens;                          ///< bytes of each id; ids are 0 .. size - 1
   std::vector<std::pair<std::string, std::string>> merges;  ///< bytes of the two sides, best first
   std::int32_t end_of_document = -1;                        ///< id of the token that ends documents
   WordPattern pattern = WordPattern::gpt2;
-  bool compose = false;               ///< bring text to Unicode's form NFC first
-  bool whole_words = false;           ///< a word that is a token bypasses the merges
-  std::vector<std::int32_t> special;  ///< ids that never come from text
-  std::vector<std::int32_t> added;    ///< ids that are found in text, the longest first, before it is cut into words
+  std::vector<NormalizerStep> normalizer = {};  ///< changes of the text between added tokens
+  bool whole_words = false;                     ///< a word that is a token bypasses the merges
+  std::vector<std::int32_t> special;            ///< ids that never come from text
+  std::vector<std::int32_t> added;  ///< ids that are found in text, the longest first, before it is cut into words
+  /// `normalized`, `lstrip` and `rstrip` of those of `added` that are found in the changed text or take the white space
+  /// beside them.
+  std::map<std::int32_t, AddedToken> added_properties = {};
+  std::optional<CharacterForm> characters = {};  ///< a BPE of characters; `pattern` is then unused
 };
 
 /// The definition of BERT's tokenizer.
@@ -87,7 +120,7 @@ struct WordPieceVocabulary {
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// GPT-2's byte-level BPE. Throws DataError naming the entry where the vocabulary contradicts itself.
 std::unique_ptr<Tokenizer> make_gpt2_tokenizer(BpeVocabulary vocabulary);
-/// Another byte-level BPE, as Hugging Face's tokenizer.json describes them. Throws likewise.
+/// Another byte-level BPE, or one of characters, as Hugging Face's tokenizer.json describes them. Throws likewise.
 std::unique_ptr<Tokenizer> make_huggingface_tokenizer(BpeVocabulary vocabulary);
 /// BERT's WordPiece. [BOS] and [EOS] are added if missing, as in Megatron-LM; the latter ends documents. Throws
 /// DataError naming the token where one occurs twice, is not UTF-8, or a special one is missing.

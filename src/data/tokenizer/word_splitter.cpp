@@ -41,7 +41,7 @@ WordSplitter::WordSplitter(WordPattern pattern) : pattern_(pattern), classes_(un
     }
   }
   std::copy_n(classes_.begin(), ascii_.size(), ascii_.begin());
-  if (pattern != WordPattern::tekken) return;
+  if (!has_cases()) return;
   cases_.resize(unicode_code_points);
   for (char32_t c = 0; c < unicode_code_points; ++c) {
     const utf8proc_category_t category = category_of(c);
@@ -84,9 +84,9 @@ const char* WordSplitter::space_end(const char* text, const char* end) const {
 }
 
 const char* WordSplitter::word_end(const char* text, const char* end) const {
-  return pattern_ == WordPattern::gpt2     ? gpt2_word_end(text, end)
-         : pattern_ == WordPattern::tekken ? tekken_word_end(text, end)
-                                           : llama_word_end(text, end);
+  return pattern_ == WordPattern::gpt2 ? gpt2_word_end(text, end)
+         : has_cases()                 ? tekken_word_end(text, end)
+                                       : llama_word_end(text, end);
 }
 
 inline const char* WordSplitter::gpt2_word_end(const char* text, const char* end) const {
@@ -100,6 +100,23 @@ inline const char* WordSplitter::gpt2_word_end(const char* text, const char* end
   return class_end(start + first.size_bytes, end, first.character_class);
 }
 
+/// End of a number after its first digit: up to three digits, or one.
+inline const char* WordSplitter::numbers_end(const char* text, const char* end) const {
+  const bool takes_three = pattern_ == WordPattern::llama3 || pattern_ == WordPattern::o200k;
+  for (int digits = 1; takes_three && digits < 3 && text != end; ++digits) {
+    const Character next = character(text, end);
+    if (next.character_class != Class::number) break;
+    text += next.size_bytes;
+  }
+  return text;
+}
+
+/// End of a word's contraction, which o200k does not cut off.
+inline const char* WordSplitter::contraction_end(const char* text, const char* end) const {
+  const bool may_have_one = pattern_ == WordPattern::o200k && text != end && *text == '\'';
+  return may_have_one ? text + contraction_size(text, end, true) : text;
+}
+
 const char* WordSplitter::llama_word_end(const char* text, const char* end) const {
   if (*text == '\'') {
     if (const int size = contraction_size(text, end, true); size > 0) return text + size;
@@ -107,15 +124,7 @@ const char* WordSplitter::llama_word_end(const char* text, const char* end) cons
   const Character first = character(text, end);
   const char* const second = text + first.size_bytes;
   if (first.character_class == Class::letter) return class_end(second, end, Class::letter);
-  if (first.character_class == Class::number) {
-    const char* at = second;
-    for (int digits = 1; pattern_ == WordPattern::llama3 && digits < 3 && at != end; ++digits) {
-      const Character next = character(at, end);
-      if (next.character_class != Class::number) break;
-      at += next.size_bytes;
-    }
-    return at;
-  }
+  if (first.character_class == Class::number) return numbers_end(second, end);
   // One character that is neither letter, number nor the end of a line joins the letters after it.
   if (!is_line_end(*text) && second != end && character(second, end).character_class == Class::letter) {
     return class_end(second, end, Class::letter);
@@ -129,7 +138,7 @@ const char* WordSplitter::signs_end(const char* text, const char* end, Character
   const bool space_first = *text == ' ' && second != end && character(second, end).character_class == Class::other;
   if (first.character_class == Class::other || space_first) {
     const char* at = class_end(second, end, Class::other);
-    while (at != end && (is_line_end(*at) || (*at == '/' && pattern_ == WordPattern::tekken))) ++at;
+    while (at != end && (is_line_end(*at) || (*at == '/' && has_cases()))) ++at;
     return at;
   }
   // White space: up to its last end of a line, if it has one.
@@ -140,7 +149,7 @@ const char* WordSplitter::signs_end(const char* text, const char* end, Character
   return space_end(text, end);
 }
 
-/// Sets of tekken that the character at `text` is in, and its size.
+/// Sets of tekken and o200k that the character at `text` is in, and its size.
 int WordSplitter::cases_of(const char* text, const char* end, int& size_bytes) const {
   const Utf8Character decoded = decode_utf8(text, end);
   size_bytes = std::max(decoded.size_bytes, 1);
@@ -165,15 +174,15 @@ const char* WordSplitter::tekken_word_end(const char* text, const char* end) con
     capitals_ends[i] = at;
     if (at != end && cases == in_small) {
       while (at != end && (cases_of(at, end, size_bytes) & in_small) != 0) at += size_bytes;
-      return at;
+      return contraction_end(at, end);
     }
     // Backtracking leaves the last character of U that is in L, too.
-    if (after_both != nullptr) return after_both;
+    if (after_both != nullptr) return contraction_end(after_both, end);
   }
   for (int i = may_join ? 0 : 1; i < 2; ++i) {  // U+: no L follows
-    if (capitals_ends[i] != starts[i]) return capitals_ends[i];
+    if (capitals_ends[i] != starts[i]) return contraction_end(capitals_ends[i], end);
   }
-  if (first.character_class == Class::number) return text + first.size_bytes;
+  if (first.character_class == Class::number) return numbers_end(text + first.size_bytes, end);
   return signs_end(text, end, first);
 }
 

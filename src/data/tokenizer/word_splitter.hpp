@@ -18,6 +18,7 @@ namespace trireme::data {
 ///   tekken  [^\r\n\p{L}\p{N}]?U*L+|[^\r\n\p{L}\p{N}]?U+L*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
 ///           with U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and L = [\p{Ll}\p{Lm}\p{Lo}\p{M}]: words of Mistral end where a
 ///           capital follows a small letter.
+///   o200k   the pattern of tekken with \p{N}{1,3}, and (?i:'s|'t|'re|'ve|'m|'ll|'d)? after each of its first two parts
 ///
 /// Letters (L*) and numbers (N*) go by Unicode's general category, \s by its property White_Space. A byte that is not
 /// part of a UTF-8 character counts as one character of none of these classes, like U+FFFD.
@@ -43,6 +44,9 @@ class WordSplitter {
   const char* gpt2_word_end(const char* text, const char* end) const;
   const char* llama_word_end(const char* text, const char* end) const;
   const char* tekken_word_end(const char* text, const char* end) const;
+  const char* numbers_end(const char* text, const char* end) const;
+  const char* contraction_end(const char* text, const char* end) const;
+  bool has_cases() const { return pattern_ == WordPattern::tekken || pattern_ == WordPattern::o200k; }
   const char* signs_end(const char* text, const char* end, Character first) const;
   int cases_of(const char* text, const char* end, int& size_bytes) const;
 

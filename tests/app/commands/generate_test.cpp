@@ -7,6 +7,7 @@
 #include "src/app/commands/generate/line_editor.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/job/terminal.hpp"
+#include "tests/support/tokens.hpp"
 
 namespace trireme::app {
 namespace {
@@ -52,6 +53,17 @@ TEST(ContinuationText, HasTokensAndTextThatAgreeAfterAStop) {
   continuation = continuation_of({257, 259});
   EXPECT_FALSE(texts.stops(continuation.tokens));
   EXPECT_EQ(texts.finish(continuation), "the st");
+}
+
+TEST(ContinuationText, KeepsTheSpaceThatBeginsIt) {
+  const auto tokenizer = data::make_huggingface_tokenizer(test::characters_of({{"t", "h"}, {"\u2581", "th"}}));
+  const std::vector<std::string> stops = {"hx"};
+  const ContinuationText texts(*tokenizer, stops);
+  std::vector<std::int32_t> tokens = test::encode(*tokenizer, "th thx");
+  Continuation continuation = continuation_of(tokens);
+  EXPECT_EQ(texts.finish(continuation), " th t");
+  EXPECT_EQ(texts.decode(continuation.tokens), " th t");
+  EXPECT_EQ(texts.decode(std::vector{tokens[0], tokens[0]}), " th th");
 }
 
 TEST(ContinuationText, SettlesWholeCharactersBeforeWhatMayBecomeAStop) {

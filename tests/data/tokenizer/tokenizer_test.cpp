@@ -287,7 +287,8 @@ TEST(HuggingFace, CutsTheSameWordsByEveryPattern) {
   for (const auto& [name, pattern] : {std::pair("gpt2", WordPattern::gpt2),
                                       {"llama3", WordPattern::llama3},
                                       {"qwen2", WordPattern::qwen2},
-                                      {"tekken", WordPattern::tekken}}) {
+                                      {"tekken", WordPattern::tekken},
+                                      {"o200k", WordPattern::o200k}}) {
     const WordSplitter splitter(pattern);
     for (std::size_t i = 0; i < expected["split_texts"].size(); ++i) {
       const auto text = expected["split_texts"][i].get<std::string>();

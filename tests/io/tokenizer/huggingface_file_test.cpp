@@ -108,6 +108,86 @@ TEST(HuggingFaceFile, FindsAddedTokensButNotSpecialOnesInText) {
   EXPECT_EQ(tokenizer_of(file, "<to")->end_of_document(), 261);
 }
 
+TEST(HuggingFaceFile, FindsAddedTokensWithTheirWhiteSpaceBeforeOrAfterNormalisation) {
+  json file = small_file();
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFKC"}}, {{"type", "Lowercase"}}}}};
+  const auto add = [&](int id, const char* content, const char* property) {
+    file["added_tokens"].push_back({{"id", id}, {"content", content}, {property, true}});
+  };
+  add(260, "<L>", "lstrip");
+  add(261, "<R>", "rstrip");
+  add(262, "The x", "normalized");
+  const auto tokenizer = tokenizer_of(file);
+  std::vector<std::int32_t> ids;
+  tokenizer->encode("a \u3000<L> b<R>\n\u00A0THE Xc<l>", ids);
+  EXPECT_THAT(ids, ElementsAre('a', 260, ' ', 'b', 261, 262, 'c', '<', 'l', '>'));
+  EXPECT_FALSE(tokenizer->can_cut("a<R> b", 4));
+  EXPECT_FALSE(tokenizer->can_cut("the x", 3));
+  EXPECT_EQ(data::tokenizer_from_payload("huggingface", tokenizer->payload())->payload(), tokenizer->payload());
+}
+
+/// Bytes 0 to 255, U+2581 and letters; </s> is 263.
+json small_characters() {
+  json vocabulary = json::object();
+  for (std::size_t byte = 0; byte < 256; ++byte) vocabulary[data::byte_token(byte)] = byte;
+  int id = 256;
+  for (const char* token : {"\u2581", "t", "h", "e", "th", "the", "\u2581the"}) vocabulary[token] = id++;
+  const json mark{{"String", "\u2581"}};
+  return {{"added_tokens", {{{"id", 263}, {"content", "</s>"}, {"special", true}}}},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", nullptr},
+          {"decoder",
+           {{"type", "Sequence"},
+            {"decoders",
+             {{{"type", "Replace"}, {"pattern", mark}, {"content", " "}},
+              {{"type", "ByteFallback"}},
+              {{"type", "Fuse"}},
+              {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}}},
+          {"model",
+           {{"type", "BPE"},
+            {"byte_fallback", true},
+            {"fuse_unk", true},
+            {"vocab", vocabulary},
+            {"merges", {"t h", "th e", "\u2581 the"}}}}};
+}
+
+TEST(HuggingFaceFile, ReadsABpeOfCharactersWithEveryMetaspace) {
+  json file = small_characters();
+  const auto ids_with = [&](const json& metaspace) {
+    file["pre_tokenizer"] = metaspace;
+    std::vector<std::int32_t> ids;
+    tokenizer_of(file)->encode("the\n the", ids);
+    return ids;
+  };
+  const auto metaspace = [](const char* key, const json& value) {
+    return json{{"type", "Metaspace"}, {"replacement", "\u2581"}, {key, value}};
+  };
+  for (const char* scheme : {"first", "always"}) {
+    EXPECT_THAT(ids_with(metaspace("prepend_scheme", scheme)), ElementsAre(262, '\n', 262)) << scheme;
+  }
+  EXPECT_THAT(ids_with(metaspace("prepend_scheme", "never")), ElementsAre(261, '\n', 262));
+  EXPECT_THAT(ids_with(metaspace("add_prefix_space", false)), ElementsAre(261, '\n', 262));
+  EXPECT_THAT(ids_with(metaspace("add_prefix_space", true)), ElementsAre(262, '\n', 262));
+  EXPECT_THAT(ids_with(nullptr), ElementsAre(261, '\n', ' ', 261)) << "a space has no token, only its byte";
+}
+
+TEST(HuggingFaceFile, RefusesByNameWhatABpeOfCharactersDoesNotSupport) {
+  const auto expect_error = [](const std::string& pointer, const json& value, const std::string& words) {
+    json file = small_characters();
+    file[json::json_pointer(pointer)] = value;
+    EXPECT_THAT([&] { tokenizer_of(file); }, ThrowsMessage<DataError>(HasSubstr(words))) << pointer;
+  };
+  expect_error("/decoder", nullptr, "the decoder is null");
+  expect_error("/decoder/decoders/3/start", 2, "the decoder is {");
+  expect_error("/decoder/decoders/1/type", "ByteLevel", "ByteFallback, Fuse");
+  expect_error("/pre_tokenizer", {{"type", "Digits"}}, "the pre-tokenizer is {\"type\":\"Digits\"}");
+  expect_error("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "_"}}, "one Metaspace of U+2581");
+  expect_error("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"String", " "}}}}, "that the normalizer replaces");
+  const json scheme{{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "last"}};
+  expect_error("/pre_tokenizer", scheme, "'prepend_scheme' is \"last\"");
+  expect_error("/model/merges/0", "th", "merge 1 is \"th\", not two tokens");
+}
+
 TEST(HuggingFaceFile, TakesWholeWordsBeforeMergesIfDeclared) {
   json file = small_file();
   file["model"]["vocab"]["hat"] = 260;
@@ -137,12 +217,15 @@ TEST(HuggingFaceFile, IsRefusedByNameIfItNeedsAnUnknownFeature) {
   };
   expect_error("/model/type", "Unigram", "the model is \"Unigram\"; this program takes BPE");
   expect_error("/model", 1, "has no 'model'");
-  expect_error("/model/byte_fallback", true, "'byte_fallback' is on");
+  expect_error("/model/byte_fallback", true, "with 'byte_fallback' this program supports none, one Metaspace");
   expect_error("/model/byte_fallback", 1, "neither true nor false");
   expect_error("/model/dropout", 0.1, "'dropout' is 0.1");
   expect_error("/model/end_of_word_suffix", "</w>", "prefix or suffix");
   expect_error("/truncation", json::object(), "'truncation' is not null");
-  expect_error("/normalizer", {{"type", "Lowercase"}}, "the normalizer is {\"type\":\"Lowercase\"}");
+  expect_error("/normalizer", {{"type", "Precompiled"}}, "the normalizer is {\"type\":\"Precompiled\"}");
+  expect_error("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "a+"}}}, {"content", ""}},
+               "replaces {\"Regex\"");
+  expect_error("/normalizer", {{"type", "Replace"}, {"pattern", {{"String", "a"}}}}, "'content' of {");
   expect_error("/pre_tokenizer", nullptr, "the pre-tokenizer is null");
   expect_error("/pre_tokenizer/type", "Whitespace", "the pre-tokenizer is");
   expect_error("/pre_tokenizer/add_prefix_space", true, "'add_prefix_space' is on");
@@ -152,8 +235,9 @@ TEST(HuggingFaceFile, IsRefusedByNameIfItNeedsAnUnknownFeature) {
   expect_error("/added_tokens/0/id", -1, "token '<|endoftext|>' has the id -1");
   expect_error("/added_tokens/0/id", 1000, "there is no token with the id 259, though ids go up to 1000");
   expect_error("/added_tokens/0/id", 5, "both have the id 5");
-  expect_error("/added_tokens/1", {{"id", 260}, {"content", "x"}, {"lstrip", true}}, "the added token 'x' is 'lstrip'");
-  expect_error("/added_tokens/1", {{"id", 260}, {"content", "x y"}}, "the added token 'x y' has white space inside");
+  expect_error("/added_tokens/1", {{"id", 260}, {"content", "x"}, {"single_word", true}},
+               "the added token 'x' is 'single_word'");
+  expect_error("/added_tokens/1", {{"id", 260}, {"content", std::string(1025, 'x')}}, "has 1025 bytes, not 1 to 1024");
   expect_error("/model/vocab/a b", 260, "token 'a b'");
   expect_error("/model/merges/0", "th", "merge 1 is \"th\"");
   expect_error("/model/merges/0", 7, "merge 1 is 7");

@@ -22,7 +22,7 @@ std::size_t complete_bytes(std::string_view text) {
 
 std::string ContinuationText::decode(std::span<const std::int32_t> tokens) const {
   std::string text;
-  tokenizer_.decode(tokens, text);
+  tokenizer_.decode_continuation(tokens, text);
   return text;
 }
 
@@ -62,7 +62,7 @@ std::string ContinuationText::finish(infer::Continuation& continuation) const {
     whole = std::move(longer);
   }
   tokens.resize(kept);
-  tokenizer_.encode(std::string_view(text).substr(whole.size()), tokens);
+  tokenizer_.encode_continuation(std::string_view(text).substr(whole.size()), tokens);
   if (decode(tokens) != text) {  // the tokenizer does not spell the rest
     tokens.resize(kept);
     text = whole;

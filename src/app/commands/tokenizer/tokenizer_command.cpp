@@ -10,6 +10,8 @@
 
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/prepare_files.hpp"
+#include "io/huggingface/tokenizer_json.hpp"
+#include "io/posix/folder.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/manual/terminal_text.hpp"
@@ -35,11 +37,23 @@ struct TokenizerTrainOptions {
     options.section("Input and output");
     options.add("input", &counting.inputs, "FILE",
                 "Text files, and files of JSON lines (.json, .jsonl, .ndjson), one object per line.");
-    options.add("output", &output, "DIR", "Folder for vocab.json and merges.txt; created if missing.");
+    options.add("output", &output, "DIR",
+                "Folder for vocab.json and merges.txt, or tokenizer.json; created if missing.");
     add_text_format(options, &counting.reader);
     options.section("Tokens");
     options.add("vocab-size", &training.vocabulary_size, "N", "Tokens: 256 bytes, merges and special tokens.",
                 at_least(257));
+    options.add_choice(
+        "pattern", &counting.pattern,
+        {{"gpt2", data::WordPattern::gpt2},
+         {"cl100k", data::WordPattern::llama3},
+         {"llama3", data::WordPattern::llama3},
+         {"qwen2", data::WordPattern::qwen2},
+         {"qwen3", data::WordPattern::qwen2},
+         {"tekken", data::WordPattern::tekken},
+         {"o200k", data::WordPattern::o200k}},
+        "Pattern that cuts text into words. With gpt2 the result is vocab.json and merges.txt, otherwise "
+        "tokenizer.json.");
     options.add("min-frequency", &training.min_frequency, "N", "Minimum occurrences of a pair that becomes a token.",
                 at_least(1));
     options.add(
@@ -80,14 +94,31 @@ void log_counts(const prepare::CountedWords& counted, const prepare::WordCountin
   }
 }
 
+/// Writes the files of a trained tokenizer into a folder. Returns their names.
+std::string write_files(data::BpeVocabulary vocabulary, data::WordPattern pattern, const std::string& folder) {
+  if (pattern == data::WordPattern::gpt2) {
+    io::write_bpe_files(vocabulary, folder + "/vocab.json", folder + "/merges.txt");
+    return "vocab.json and merges.txt";
+  }
+  vocabulary.pattern = pattern;
+  for (auto id = vocabulary.end_of_document; id < std::ssize(vocabulary.tokens); ++id) vocabulary.special.push_back(id);
+  const auto tokenizer = data::make_huggingface_tokenizer(std::move(vocabulary));
+  constexpr std::int64_t no_limit = std::int64_t{1} << 30;
+  for (const auto& [name, text] : io::tokenizer_files(*tokenizer, tokenizer->vocabulary_size(), no_limit)) {
+    io::write_durably(folder + "/" + name, text);
+  }
+  return "tokenizer.json and tokenizer_config.json";
+}
+
 }  // namespace
 
 int tokenizer_train_command(const CommandLine& line) {
   TokenizerTrainOptions o;
   Options options(
       line.command(),
-      "Trains a byte-level BPE with GPT-2's pattern on texts, for --tokenizer gpt2 of trireme corpus build and for "
-      "Hugging Face's GPT2Tokenizer. The same texts give the same files.");
+      "Trains a byte-level BPE on texts: with GPT-2's pattern for --tokenizer gpt2 of trireme corpus build and for "
+      "Hugging Face's GPT2Tokenizer, with another one for --tokenizer huggingface. The same texts give the same "
+      "files.");
   o.declare(options);
   if (!line.read(options)) return 0;
   o.check();
@@ -105,15 +136,14 @@ int tokenizer_train_command(const CommandLine& line) {
   TRIREME_CHECK(!counted.words.empty(), DataError, "the input contains no text");
   log_counts(counted, o.counting, timer.elapsed_s());
   bar.emplace("merging", "merges", 1);
-  const data::BpeVocabulary vocabulary = data::train_bpe(counted.words, o.training, show);
+  data::BpeVocabulary vocabulary = data::train_bpe(counted.words, o.training, show);
   bar.reset();
-  const std::filesystem::path folder(o.output);
-  io::write_bpe_files(vocabulary, folder / "vocab.json", folder / "merges.txt");
-  log::info("{}: vocab.json and merges.txt, {} tokens, {:.1f} s", o.output, vocabulary.tokens.size(),
-            timer.elapsed_s());
-  if (std::ssize(vocabulary.tokens) < o.training.vocabulary_size) {
-    log::warn("{} tokens, not {}: no further pair occurs --min-frequency {} times", vocabulary.tokens.size(),
-              o.training.vocabulary_size, o.training.min_frequency);
+  const std::size_t tokens = vocabulary.tokens.size();
+  log::info("{}: {}, {} tokens, {:.1f} s", o.output, write_files(std::move(vocabulary), o.counting.pattern, o.output),
+            tokens, timer.elapsed_s());
+  if (static_cast<std::int64_t>(tokens) < o.training.vocabulary_size) {
+    log::warn("{} tokens, not {}: no further pair occurs --min-frequency {} times", tokens, o.training.vocabulary_size,
+              o.training.min_frequency);
   }
   return 0;
 }
@@ -171,7 +201,7 @@ int tokenizer_encode_command(const CommandLine& line) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (pieces) {
       std::string bytes;
-      tokenizer->decode({&ids[i], 1}, bytes);
+      tokenizer->decode_continuation({&ids[i], 1}, bytes);
       fmt::print("{:>6} {}\n", ids[i], printable(bytes));
     } else {
       fmt::print("{}{}", i == 0 ? "" : " ", ids[i]);

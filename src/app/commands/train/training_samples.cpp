@@ -55,14 +55,14 @@ void TrainingSamples::add(std::string_view line, bool is_json, const std::string
   } else {
     check_prompt(parsed.tokens, model, where);
     prompt.tokens = parsed.tokens;
-    texts_.push_back(decode(parsed.tokens));
+    texts_.push_back(decode(parsed.tokens, false));
   }
   prompts_.push_back(std::move(prompt));
 }
 
-std::string TrainingSamples::decode(const std::vector<std::int32_t>& tokens) const {
+std::string TrainingSamples::decode(const std::vector<std::int32_t>& tokens, bool continues_text) const {
   std::string bytes, text;
-  tokenizer_->decode(tokens, bytes);
+  continues_text ? tokenizer_->decode_continuation(tokens, bytes) : tokenizer_->decode(tokens, bytes);
   for_each_character(
       bytes, [&](Utf8Character c, std::string_view character) { text += c.size_bytes == 0 ? "\uFFFD" : character; });
   return text;
@@ -84,7 +84,7 @@ std::optional<train::SampleRecord> TrainingSamples::take(train::ParallelModel& m
   }
   train::SampleRecord record{progress.iteration, progress.consumed_samples, {}};
   for (std::size_t i = 0; i < continuations.size(); ++i) {
-    record.samples.push_back({texts_[i], decode(continuations[i].tokens)});
+    record.samples.push_back({texts_[i], decode(continuations[i].tokens, true)});
     log::info("sample {} after {}: {} ... {}", i + 1, progress.iteration, shortened(texts_[i]),
               shortened(record.samples.back().text));
   }

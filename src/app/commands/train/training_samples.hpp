@@ -24,7 +24,7 @@ class TrainingSamples {
 
  private:
   /// Returns the text of tokens; bytes that are not UTF-8 become U+FFFD.
-  std::string decode(const std::vector<std::int32_t>& tokens) const;
+  std::string decode(const std::vector<std::int32_t>& tokens, bool continues_text) const;
   void add(std::string_view line, bool is_json, const std::string& where, const model::ModelConfig& model);
 
   std::int64_t max_new_tokens_;

@@ -21,7 +21,8 @@ void add_lambada(std::string_view text, LambadaTarget target, const Tokenizer& t
     TRIREME_CHECK(words.end > 0, DataError, "the text has no word");
     ids = tokenizer.encode_prompt(stripped(text.substr(0, words.last_word)));
     const std::int64_t before = std::ssize(ids);
-    tokenizer.encode(std::string(" ").append(text.substr(words.last_word, words.end - words.last_word)), ids);
+    const std::string last(text.substr(words.last_word, words.end - words.last_word));
+    tokenizer.encode_continuation(" " + last, ids);
     targets = std::ssize(ids) - before;
   }
   targets = std::min(targets, std::ssize(ids) - 1);

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "io/tokenizer/tokenizer_files.hpp"
+#include "src/base/text.hpp"
 #include "tests/app/commands/command_test.hpp"
 
 namespace trireme::app {
@@ -53,6 +54,30 @@ TEST_F(TokenizerCommand, TrainsTheSameVocabularyWithAnyNumberOfThreads) {
   arguments.insert(arguments.end(), tokenizer.begin(), tokenizer.end());
   ASSERT_EQ(run(arguments), 0) << message_;
   EXPECT_EQ(output_, bytes);
+}
+
+TEST_F(TokenizerCommand, TrainsWithEveryPattern) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += "IT'S 1234567 it's\n\n";
+  const std::string input = file("a.txt", text), words = file("b.txt", "IT'S 1234567");
+  // "IT'S" is one word for o200k, digits stand alone for qwen3 and tekken, three together for the others.
+  const std::vector<std::pair<std::string, std::string>> expected{{"cl100k", "IT,'S, ,123,456,7"},
+                                                                  {"qwen3", "IT,'S, ,1,2,3,4,5,6,7"},
+                                                                  {"tekken", "IT,'S, ,1,2,3,4,5,6,7"},
+                                                                  {"o200k", "IT'S, ,123,456,7"}};
+  for (const auto& [pattern, tokens] : expected) {
+    const std::string folder = directory_ / pattern;
+    ASSERT_EQ(run({"train", "--input", input, "--output", folder, "--vocab-size", "400", "--pattern", pattern}), 0)
+        << message_;
+    ASSERT_EQ(run({"encode", "--input", words, "--tokenizer", "huggingface", "--tokenizer-model",
+                   folder + "/tokenizer.json", "--pieces"}),
+              0)
+        << message_;
+    std::string found;
+    for (const std::string_view line : split(output_, '\n')) found += "," + std::string(line.substr(7));
+    EXPECT_EQ(found.substr(1), tokens) << pattern;
+  }
+  EXPECT_EQ(run({"train", "--input", input, "--output", directory_ / "none", "--pattern", "none"}), 2);
 }
 
 TEST_F(TokenizerCommand, ForgetsRareWordsTheSameWithAnyNumberOfThreads) {
