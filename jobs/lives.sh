@@ -33,7 +33,8 @@ run_life() {
     *) exit "$status" ;;
   esac
   end_without_progress "$folder"
-  scontrol requeue "$SLURM_JOB_ID" || exit "$status"
+  # The last element of an array has the array's own number, which stands for all.
+  scontrol requeue "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}" || exit "$status"
   exit 0
 }
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The batch files on a running SLURM with at least three nodes of two cores: a job on 2 nodes x 2 ranks is signalled before
-# its time limit, saves, is requeued and ends with the losses of an undisturbed run; two attempts without progress end a chain.
+# its time limit, saves, is requeued and ends with the losses of an undisturbed run; two attempts without progress end a chain;
+# an array fine-tunes a BERT with two rates and two seeds, and its best model is evaluated. The last alone: ONLY=finetune.
 # usage: SLURM_CONF=FILE tests/slurm.sh [PROGRAM]    PROGRAM: build/release/trireme by default
 # Takes about ten minutes: SLURM holds a requeued job for two. Exit status 77 where there is no SLURM.
 set -euo pipefail
@@ -16,11 +17,21 @@ mkdir -p build
 folder=$(mktemp -d "$PWD/build/slurm-XXXXXX")  # beside the sources, which all nodes of a cluster can see
 fail() { echo "FAILED: $*; the runs are in $folder"; exit 1; }
 
-cat src/*/*.hpp >"$folder/text.txt"
-"$TRIREME" corpus build --input "$folder/text.txt" --output "$folder/corpus.h5" --tokenizer bytes 2>"$folder/corpus.log" ||
-  fail "corpus build: $(cat "$folder/corpus.log")"
+# await JOB...: until none of them is in the queue
+await() {
+  local jobs=$*
+  while [ -n "$(squeue -h -j "${jobs// /,}" -o %i 2>/dev/null)" ]; do
+    [ $SECONDS -lt 1800 ] || fail "after half an hour the queue still holds: $(squeue -h -j "${jobs// /,}" -o '%i %j %T %r')"
+    sleep 2
+  done
+}
 
-cat >"$folder/model.ini" <<'I'
+training() {
+  cat src/*/*.hpp >"$folder/text.txt"
+  "$TRIREME" corpus build --input "$folder/text.txt" --output "$folder/corpus.h5" --tokenizer bytes 2>"$folder/corpus.log" ||
+    fail "corpus build: $(cat "$folder/corpus.log")"
+
+  cat >"$folder/model.ini" <<'I'
 num-layers = 2
 hidden-size = 64
 num-attention-heads = 4
@@ -32,50 +43,76 @@ lr = 1e-3
 eval-interval = 100000
 save-interval = 100000
 I
-# Seconds the undisturbed run should take: SLURM sends the signal one to two minutes after the start.
-seconds=150
+  # Seconds the undisturbed run should take: SLURM sends the signal one to two minutes after the start.
+  seconds=150
 
-# submit NAME TIME_LIMIT OPTION...: prints the job's number
-submit() {
-  sbatch --parsable --job-name="$1" --time="$2" --signal=B:USR1@60 --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 \
-    --cpus-per-task=1 \
-    --output="$folder/%x.log" jobs/several_nodes.sbatch "$folder/model.ini" "$folder/$1" \
-    --data-path "$folder/corpus.h5" "${@:3}"
+  # submit NAME TIME_LIMIT OPTION...: prints the job's number
+  submit() {
+    sbatch --parsable --job-name="$1" --time="$2" --signal=B:USR1@60 --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 \
+      --cpus-per-task=1 \
+      --output="$folder/%x.log" jobs/several_nodes.sbatch "$folder/model.ini" "$folder/$1" \
+      --data-path "$folder/corpus.h5" "${@:3}"
+  }
+  # A short run measures how many iterations fill the time.
+  job=$(submit measured 10 --train-iters 20)
+  await "$job"
+  [ -s "$folder/measured/metrics.jsonl" ] || fail "the first job: $(cat "$folder/measured.log")"
+  iterations=$(awk -F'"elapsed_ms":' -v s=$seconds 'NR > 5 { sum += $2; n++ } END { print int(1000 * s * n / sum) }' \
+    "$folder/measured/metrics.jsonl")
+  echo "$iterations iterations take about $seconds s"
+
+  printf '#!/bin/sh\nexit 75\n' >"$folder/stuck_program"
+  chmod +x "$folder/stuck_program"
+  whole=$(submit whole 30 --train-iters "$iterations")
+  stuck=$(TRIREME=$folder/stuck_program submit stuck 30)
+  await "$whole"
+  signalled=$(submit signalled 3 --train-iters "$iterations")
+  await "$signalled" "$stuck"
+
+  losses() { sed -n 's/.*"iteration": *\([0-9]*\),.*"lm_loss": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
+  [ "$(losses "$folder/whole" | wc -l)" = "$iterations" ] || fail "the undisturbed run: $(tail -n 5 "$folder/whole.log")"
+  [ "$(grep -vc returned "$folder/signalled/lives")" -ge 2 ] || fail "the signalled run had one attempt alone"
+  grep -q "returned 75" "$folder/signalled.log" || fail "the signalled run never left with 75"
+  diff <(losses "$folder/whole") <(losses "$folder/signalled") >"$folder/difference" ||
+    fail "the losses differ: $(head -n 4 "$folder/difference")"
+  [ "$(grep -vc returned "$folder/stuck/lives")" = 2 ] || fail "the chain without progress had $(grep -vc returned "$folder/stuck/lives") attempts"
+  grep -q "have not come beyond step 0" "$folder/stuck.log" || fail "the chain without progress does not say why it ended"
+
+  echo "Signalled, requeued and resumed in $(grep -vc returned "$folder/signalled/lives") attempts: $iterations losses, all those of the" \
+    "undisturbed run. The chain without progress ended after two attempts. ($SECONDS s)"
 }
-# await JOB...: until none of them is in the queue
-await() {
-  local jobs=$*
-  while [ -n "$(squeue -h -j "${jobs// /,}" -o %i 2>/dev/null)" ]; do
-    [ $SECONDS -lt 1800 ] || fail "after half an hour the queue still holds: $(squeue -h -j "${jobs// /,}" -o '%i %j %T %r')"
-    sleep 2
-  done
+
+# A small BERT with random weights, and pairs of sentences in MNLI's form.
+finetuning() {
+  printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the ship crew rows stops . >"$folder/vocab.txt"
+  for _ in {1..50}; do echo '{"text": "The ship rows. The crew rows. The ship stops. The crew stops."}'; done >"$folder/bert.jsonl"
+  "$TRIREME" corpus build --input "$folder/bert.jsonl" --output "$folder/bert.h5" --tokenizer wordpiece --vocab-file "$folder/vocab.txt" \
+    --split-sentences 2>"$folder/bert.log" &&
+    "$TRIREME" train --model-type bert --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --data-path "$folder/bert.h5" \
+      --lr 1e-3 --train-iters 0 --save "$folder/bert" 2>>"$folder/bert.log" || fail "the BERT: $(cat "$folder/bert.log")"
+  pairs() { # SEED COUNT: the second sentence repeats the first, has another subject, or another verb
+    awk -v seed="$1" -v n="$2" 'BEGIN { srand(seed); split("ship crew", who); split("rows stops", what); split("entailment neutral contradiction", label)
+      print "index\tp\tq\tg\tb1\tb2\tp1\tp2\ts1\ts2\tl\tgold"
+      for (i = 0; i < n; ++i) { a = 1 + int(2 * rand()); b = 1 + int(2 * rand()); c = 1 + int(3 * rand())
+        printf "%d\tp\tq\tg\tb1\tb2\tp1\tp2\tthe %s %s .\tthe %s %s .\tl\t%s\n", i, who[a], what[b], who[c == 2 ? 3 - a : a], what[c == 3 ? 3 - b : b], label[c] } }'
+  }
+  pairs 1 1280 >"$folder/train.tsv"
+  pairs 2 60 >"$folder/dev_matched.tsv"
+  pairs 3 40 >"$folder/dev_mismatched.tsv"
+  small=(--parsable --ntasks-per-node=2 --gpus-per-node=0 --cpus-per-task=1 --time=10)
+  job=$(RATES="1e-4 2e-3" SEEDS=2 sbatch "${small[@]}" --array=0-3 --output="$folder/sweep-%a.log" jobs/finetune.sbatch MNLI 336m "$folder/sweep" \
+    --pretrained-checkpoint "$folder/bert" --train-data "$folder/train.tsv" --valid-data "$folder/dev_matched.tsv" "$folder/dev_mismatched.tsv")
+  await "$job"
+  cat "$folder/sweep/medians" || fail "the sweep: $(tail -n 5 "$folder"/sweep-*.log)"
+  [ "$(grep -c '^[12]e-[34] *accuracy *2 .* valid\(: .*_matched.tsv\|: .*_mismatched.tsv\|\)$' "$folder/sweep/medians")" = 6 ] ||
+    fail "the medians are not those of two rates with two seeds, of all pairs and of each file"
+  job=$(sbatch "${small[@]}" --output="$folder/eval.log" jobs/evaluate.sbatch "$folder/results" --task MNLI --load "$folder/sweep/lr-2e-3/seed-1234/checkpoints" \
+    --data-path "$folder/dev_matched.tsv" "$folder/dev_mismatched.tsv" --ensemble "$folder/sweep/lr-2e-3/seed-1235/checkpoints")
+  await "$job"
+  [ "$(grep -c '"correct": .*"total": \(60\|40\)' "$folder/results/eval-$job.jsonl")" = 2 ] || fail "the evaluation: $(cat "$folder/eval.log")"
+  echo "An array of four fine-tuned, and two of its models were evaluated together: $(tr '\n' ' ' <"$folder/results/eval-$job.jsonl")"
 }
 
-# A short run measures how many iterations fill the time.
-job=$(submit measured 10 --train-iters 20)
-await "$job"
-[ -s "$folder/measured/metrics.jsonl" ] || fail "the first job: $(cat "$folder/measured.log")"
-iterations=$(awk -F'"elapsed_ms":' -v s=$seconds 'NR > 5 { sum += $2; n++ } END { print int(1000 * s * n / sum) }' \
-  "$folder/measured/metrics.jsonl")
-echo "$iterations iterations take about $seconds s"
-
-printf '#!/bin/sh\nexit 75\n' >"$folder/stuck_program"
-chmod +x "$folder/stuck_program"
-whole=$(submit whole 30 --train-iters "$iterations")
-stuck=$(TRIREME=$folder/stuck_program submit stuck 30)
-await "$whole"
-signalled=$(submit signalled 3 --train-iters "$iterations")
-await "$signalled" "$stuck"
-
-losses() { sed -n 's/.*"iteration": *\([0-9]*\),.*"lm_loss": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
-[ "$(losses "$folder/whole" | wc -l)" = "$iterations" ] || fail "the undisturbed run: $(tail -n 5 "$folder/whole.log")"
-[ "$(grep -vc returned "$folder/signalled/lives")" -ge 2 ] || fail "the signalled run had one attempt alone"
-grep -q "returned 75" "$folder/signalled.log" || fail "the signalled run never left with 75"
-diff <(losses "$folder/whole") <(losses "$folder/signalled") >"$folder/difference" ||
-  fail "the losses differ: $(head -n 4 "$folder/difference")"
-[ "$(grep -vc returned "$folder/stuck/lives")" = 2 ] || fail "the chain without progress had $(grep -vc returned "$folder/stuck/lives") attempts"
-grep -q "have not come beyond step 0" "$folder/stuck.log" || fail "the chain without progress does not say why it ended"
-
-echo "Signalled, requeued and resumed in $(grep -vc returned "$folder/signalled/lives") attempts: $iterations losses, all those of the" \
-  "undisturbed run. The chain without progress ended after two attempts. ($SECONDS s)"
+[ "${ONLY:-training}" = finetune ] || training
+finetuning
 rm -rf "$folder"

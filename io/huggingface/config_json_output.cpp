@@ -137,10 +137,12 @@ void put_experts(ordered_json& file, const ModelConfig& config, const ModelClass
   }
 }
 
-void put_labels(ordered_json& file, const ModelConfig& config) {
+void put_labels(ordered_json& file, const HuggingFaceModel& model) {
+  const ModelConfig& config = model.config;
+  const bool has_names = std::ssize(model.labels) == config.classes;
   if (config.output == model::ModelOutput::classes) {
     for (std::int64_t i = 0; i < config.classes; ++i) {
-      const std::string label = fmt::format("LABEL_{}", i);
+      const std::string label = has_names ? model.labels[static_cast<std::size_t>(i)] : fmt::format("LABEL_{}", i);
       file["id2label"][std::to_string(i)] = label;
       file["label2id"][label] = i;
     }
@@ -186,7 +188,7 @@ std::string config_json(const HuggingFaceModel& model, DType dtype) {
     if (!setting.is_written) continue;
     std::visit([&](const auto& value) { file[std::string(setting.key)] = value; }, setting.value);
   }
-  put_labels(file, model.config);
+  put_labels(file, model);
   put_special_ids(file, model);
   file["dtype"] = torch_name(dtype);
   return file.dump(2) + "\n";

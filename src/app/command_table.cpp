@@ -61,7 +61,7 @@ constexpr Command command_table[] = {
      .on_stop_signal = OnStopSignal::ask},
     {.path = "eval", .summary = "evaluate a trained model", .ranks = Ranks::many, .function = eval_command},
     {.path = "finetune",
-     .summary = "fine-tune a pretrained model on RACE, MNLI, QQP or SQuAD",
+     .summary = "fine-tune a pretrained model on RACE, SQuAD or a task of GLUE",
      .ranks = Ranks::many,
      .function = finetune_command,
      .on_stop_signal = OnStopSignal::ask},

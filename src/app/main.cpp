@@ -69,6 +69,12 @@ extern "C" int trireme_main(int argc, char** argv) {
     if (first) fmt::print("trireme {}\n", app::version());
     return 0;
   }
+  try {
+    log::renews_lines();
+  } catch (const ConfigError& error) {
+    if (first) fmt::print(stderr, "trireme: {}\n", visible(error.what()));
+    return static_cast<int>(ExitCode::usage);
+  }
   const app::Call call = app::find_command(words);
   if (call.command == nullptr) {
     if (first && !name.empty()) std::fprintf(stderr, "trireme: %s\n\n", app::unknown_command_text(name).c_str());

@@ -16,6 +16,11 @@ using spdlog::warn;
 /// Sets a filter for every message; null: none. Call it before the first line.
 void set_message_filter(std::string (*filter)(std::string_view));
 
+/// Returns whether stderr shows lines that renew themselves: it is a terminal, or TRIREME_PROGRESS is "always", as for
+/// mpirun, whose ranks write to a terminal through a pipe. "never" turns them off; "auto" is the default. Throws
+/// ConfigError for other values.
+bool renews_lines();
+
 /// Sets up the process' log. `rank` 0 logs everything, others only warnings. Call it before the first line; a later
 /// call replaces an earlier one.
 void initialise(int rank, int world_size);

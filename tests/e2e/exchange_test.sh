@@ -162,6 +162,12 @@ check "a checkpoint of 2019 has the weights of its model" \
 done_by 1 checkpoint import --format megatron --input "$megatron/run_window" --output "a window" --no-tokenizer
 eval "on 1 train $(sed -n 's/.*train it with //p' err) --seq-length 8 --mock-data --global-batch-size 2 --train-iters 1 --lr 0.01 --eval-iters 0"
 check "the command that import prints trains the model" [ "$code" = 0 ]
+# Likewise a model of llm.c, here of zeros: a header of 256 numbers, and the weights of one layer of 8 channels.
+le() { for number in "$@"; do printf "$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $((number & 255)) $((number >> 8 & 255)) $((number >> 16 & 255)) $((number >> 24)))"; done; }
+{ le 20240326 3 16 19 1 2 8 128; head -c $((248 * 4 + 4 * (128 * 8 + 16 * 8 + 12 * 64 + 13 * 8 + 2 * 8))) /dev/zero; } >llmc.bin
+done_by 1 checkpoint import --format llm.c --input llmc.bin --output llmc --no-tokenizer
+eval "on 1 train $(sed -n 's/.*train it with //p' err) --mock-data --global-batch-size 2 --train-iters 1 --lr 0.01 --eval-iters 0"
+check "also one of llm.c" [ "$code $(grep -c ' 1/1 | ' err)" = "0 1" ]
 # One flipped bit of the archives is found by the CRC-32 of the entry.
 cp -r "$megatron/chunks" flipped
 flip flipped/mp_rank_00/model_optim_rng.pt 4035

@@ -143,10 +143,15 @@ done_by 1 train --model-type bert --apply-residual-connection-post-layernorm "${
 done_by 1 "${pairs[@]}" --pretrained-checkpoint published --save classes
 done_by 1 eval --task MNLI --load classes --data-path mnli.tsv --predictions-file ours
 done_by 1 checkpoint export --load classes --output exported
-done_by 1 checkpoint import --input exported --output unnamed --dtype fp64
+check "an export has the task's names of classes" \
+  [ "$(grep -c '"0": "contradiction"\|"1": "entailment"\|"2": "neutral"\|"neutral": 2' exported/config.json)" = 4 ]
+cp -r exported nameless
+sed -i 's/contradiction/LABEL_0/; s/entailment/LABEL_1/; s/neutral/LABEL_2/' nameless/config.json
+done_by 1 checkpoint import --input nameless --output unnamed --dtype fp64
 done_by 1 eval --task MNLI --load unnamed --data-path mnli.tsv --predictions-file theirs
 check "classes without names keep their order" cmp theirs ours
-sed -i 's/LABEL_0/ENTAILMENT/; s/LABEL_1/neutral/; s/LABEL_2/contradiction/' exported/config.json
+check "which the log says" grep -q "have no names, and are taken for contradiction, entailment, neutral" err
+sed 's/LABEL_0/ENTAILMENT/; s/LABEL_1/neutral/; s/LABEL_2/contradiction/' nameless/config.json >exported/config.json
 done_by 1 checkpoint import --input exported --output named --dtype fp64
 check "import says how to measure it" grep -q "measure it with trireme eval --task MNLI --load named --data-path FILE" err
 done_by 2 eval --task MNLI --load named --data-path mnli.tsv --predictions-file theirs --tp 2
@@ -169,6 +174,8 @@ refused 3 "classes holds a model that has a head, fine-tuned for MNLI, and no ou
 followed "a model with a head is measured" "eval --task MNLI --load classes" --data-path mnli.tsv
 refused 3 "named holds a model that has a head, imported from BertForSequenceClassification" 1 "${pairs[@]}" --pretrained-checkpoint named
 followed "also an imported one" "eval --task MNLI --load named" --data-path mnli.tsv
+done_by 1 "${pairs[@]}" --load classes --save classes
+check "and its run is continued" grep -q '"task": "MNLI", "seed": 1234' out
 refused 3 "bert holds a pretrained model without a head for MNLI" 1 eval --task MNLI --load bert --data-path mnli.tsv
 followed "a model without one is given it" "finetune --task MNLI --pretrained-checkpoint bert.*" "${pairs[@]:3}" --save given
 done_by 1 eval --task MNLI --load given --data-path mnli.tsv

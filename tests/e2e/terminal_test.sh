@@ -44,6 +44,16 @@ check "and the terminal is clean" [ "$(rest | grep -c ' left ')" -eq 0 ]
 "$trireme" "${train[@]}" --train-iters 2000 --exit-duration-in-mins 0.02 2>err
 check "where standard error is no terminal there is no such line" [ "$(grep -c $'\x1b''\|training .*%' err)" -eq 0 ]
 
+# Under mpirun standard error is a pipe to the terminal: lines renew themselves if asked.
+on_terminal "TRIREME_PROGRESS=always $(printf '%q ' "$mpiexec" -n 2 "$trireme" "${train[@]}") --train-iters 1000000 --exit-duration-in-mins 0.05"
+status_lines >lines
+check "two ranks have one line if asked" [ "$code $(($(wc -l <lines) >= 3))" = "0 1" ]
+check "of 80 columns at most" awk '{ if (length > 79) bad = 1 } END { exit bad }' lines
+check "and leave a clean terminal" [ "$(rest | grep -c ' left ')" -eq 0 ]
+TRIREME_PROGRESS=never on_terminal "$(words "${train[@]}" --train-iters 1000000 --exit-duration-in-mins 0.02)"
+check "no line is drawn where none is wanted" [ "$code $(grep -c $'\x1b''\[J' shown)" = "0 0" ]
+TRIREME_PROGRESS=yes refused 2 "TRIREME_PROGRESS=yes is not auto, always or never" 2 info
+
 # Prompts are typed; an earlier one is recalled; ^C ends a continuation, ^D the program.
 done_by 1 "${train[@]}" --train-iters 40 --dtype fp64 --save saved
 done_by 1 generate --load saved --prompt "the ship" --max-new-tokens 12 --temperature 0

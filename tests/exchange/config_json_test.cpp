@@ -65,6 +65,17 @@ TEST(ConfigJson, WhatIsWrittenReadsBackAsTheSameModel) {
   }
 }
 
+TEST(ConfigJson, NamesOfClassesAreKept) {
+  const std::string begin = R"({"architectures": ["BertForSequenceClassification"])";
+  HuggingFaceModel model = parse_config_json(begin + R"(, "id2label": {"1": "bad", "0": "good", "2": "neither"}})", "");
+  EXPECT_EQ(model.labels, (std::vector<std::string>{"good", "bad", "neither"}));
+  EXPECT_EQ(parse_config_json(config_json(model, DType::fp32), "").labels, model.labels);
+  EXPECT_THAT(config_json(model, DType::fp32), HasSubstr("\"neither\": 2"));
+  model.labels.clear();
+  EXPECT_EQ(parse_config_json(config_json(model, DType::fp32), "").labels,
+            (std::vector<std::string>{"LABEL_0", "LABEL_1", "LABEL_2"}));
+}
+
 TEST(ConfigJson, EachKeyOfTheTableIsWrittenAndRead) {
   std::size_t keys = 0;
   for (const ModelClass& model_class : exchange::model_classes()) {

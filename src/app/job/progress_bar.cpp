@@ -1,7 +1,6 @@
 #include "src/app/job/progress_bar.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -45,15 +44,14 @@ ProgressBar::~ProgressBar() {
 
 bool ProgressBar::is_due() const {
   const double elapsed_s = since_drawn_ ? since_drawn_->elapsed_s() : since_start_.elapsed_s();
-  return elapsed_s >= interval_s && isatty(STDERR_FILENO) == 1;
+  return elapsed_s >= interval_s && log::renews_lines();
 }
 
 void ProgressBar::update(std::int64_t done, std::int64_t total, const std::string& details) {
   if (!is_due()) return;
   draw_status_line(progress_line(label_, unit_, static_cast<double>(done) / unit_size_,
                                  static_cast<double>(total) / unit_size_, since_start_.elapsed_s(),
-                                 static_cast<double>(begun_) / unit_size_, details,
-                                 terminal_columns(STDERR_FILENO) - 1));
+                                 static_cast<double>(begun_) / unit_size_, details, status_columns() - 1));
   since_drawn_.emplace();
 }
 
@@ -92,7 +90,7 @@ void LoggedProgress::update(std::int64_t done, std::int64_t total) {
     bar_.emplace(label_, unit_, unit_size_, begun_);
   }
   bar_->update(done, total);
-  if (isatty(STDERR_FILENO) != 0 || since_logged_.elapsed_s() < log_interval_s || done == begun_) return;
+  if (log::renews_lines() || since_logged_.elapsed_s() < log_interval_s || done == begun_) return;
   since_logged_.restart();
   const double rate = static_cast<double>(done - begun_) / since_start_.elapsed_s();
   log::info("{} {:.0f} of {:.0f} {}, {:.1f} {}/s, {} left", past_, static_cast<double>(done) / unit_size_,

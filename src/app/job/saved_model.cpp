@@ -5,6 +5,7 @@
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/posix/folder.hpp"
 #include "src/app/job/memory_report.hpp"
+#include "src/app/job/task_classes.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
@@ -95,10 +96,11 @@ std::unique_ptr<SavedModel> load_model(Job& job, const SavedModelOptions& option
   model::ModelConfig config = model::config_from(attributes);
   if (check) check(saved->description, config);
   const bool has_head = !config.predicts_tokens();
+  const std::string measuring = has_head ? measuring_command(attributes, config, options.load) : "";
   TRIREME_CHECK(check || (config.causal() && !has_head), CheckpointError,
                 "{} holds {}, which does not predict the next token. Try a checkpoint of a pretrained GPT{}",
                 checkpoint.reader->description(), config.is_bert() ? "a BERT" : "a model fine-tuned for a task",
-                has_head ? ", or measure this one: trireme eval --task RACE, MNLI, QQP or SQUAD" : "");
+                measuring.empty() ? "" : ", or measure this one: " + measuring);
   if (const auto payload = saved->description.blobs.find("tokenizer"); payload != saved->description.blobs.end()) {
     check_tokenizer(*job.world, options.tokenizer, checkpoint.reader->description(),
                     attributes.get<std::string>("tokenizer"), payload->second);

@@ -58,6 +58,12 @@ int terminal_columns(int descriptor) {
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+int status_columns() {
+  if (const int columns = terminal_columns(STDERR_FILENO); columns > 0) return columns;
+  const char* columns = std::getenv("COLUMNS");
+  return std::max(columns == nullptr ? 80 : std::atoi(columns), 20);
+}
+
 int display_columns(std::string_view text) {
   int columns = 0;
   for_each_character(
@@ -87,8 +93,7 @@ bool has_unicode_locale() {
 }
 
 void draw_status_line(std::string_view text) {
-  const int columns = terminal_columns(STDERR_FILENO);
-  if (columns == 0) return;
+  const int columns = status_columns();
   const std::lock_guard lock(state().mutex);
   put("\r\x1b[J" + std::string(fitting(text, columns - 1)) + "\r");  // J: to the end of the screen
   state().has_status_line = true;

@@ -82,7 +82,7 @@ void check_attributes(const Attributes& attributes, std::int64_t step) {
 void require_same_model(const Attributes& stored, const Attributes& run) {
   // Normalises the attributes: older checkpoints lack values or name the architecture differently.
   require_equal(attributes_of(model::config_from(stored)), run, "model.", "the checkpoint holds a different model",
-                "Give its options, or another --load.");
+                "Give its options, or --use-checkpoint-args instead of them, or another --load.");
 }
 
 void require_same_run(const Attributes& stored, const Attributes& run, bool allow_new_data,

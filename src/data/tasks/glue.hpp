@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/data/tasks/task_samples.hpp"
@@ -11,18 +12,46 @@
 
 namespace trireme::data {
 
-enum class GlueTask { mnli, qqp };
+/// A class: its label in the task's files, and its name in the published models of the task.
+struct GlueClass {
+  std::string_view label, name;
+};
 
-/// Labels of a task: MNLI has contradiction 0, entailment 1, neutral 2; QQP has 1 for equivalent questions.
-constexpr std::int64_t classes_of(GlueTask task) { return task == GlueTask::mnli ? 3 : 2; }
+/// Columns of a line, counted from 0.
+struct GlueColumns {
+  std::size_t count = 0;
+  int id = -1;     ///< the example's number; negative: its place in the file
+  int a = 0;       ///< text
+  int b = -1;      ///< second text; negative: none
+  int label = -1;  ///< negative: the last column
+};
 
-/// Returns the name of a class in the task's files: "entailment", or for QQP "1".
-std::string glue_label(GlueTask task, std::int32_t number);
+/// Task of GLUE (Wang et al. 2018) that classifies a text or two. The figure beside the accuracy is that of class 1.
+struct GlueTask {
+  enum class Figure { none, f1, matthews };
 
-/// Two texts and their label.
+  std::string_view name;
+  std::span<const GlueClass> classes;
+  GlueColumns labelled, test;  ///< `test`: of files without labels
+  Figure figure = Figure::none;
+  bool has_more_columns = false;  ///< lines may have more than `count` columns
+  bool has_header = true;         ///< the first line of a labelled file is one
+};
+
+/// All such tasks.
+std::span<const GlueTask> glue_tasks();
+/// Returns null if there is no such task.
+const GlueTask* find_glue_task(std::string_view name);
+
+/// Returns the classes' names for a model, or their labels where these are names: "not_duplicate", "entailment".
+std::vector<std::string> glue_names(const GlueTask& task);
+/// Returns for each class the index of its label or name in `names`, in any case, with "-" for "_"; negative if absent.
+std::vector<std::int64_t> find_glue_classes(const GlueTask& task, std::span<const std::string_view> names);
+
+/// One or two texts and their label.
 struct TextPair {
-  std::int64_t id = 0;  ///< the file's own number
-  std::string a, b;     ///< cleaned
+  std::int64_t id = 0;
+  std::string a, b;  ///< cleaned
   std::int32_t label = 0;
 };
 
@@ -31,29 +60,29 @@ struct GlueExamples {
   bool is_test = false;  ///< the file has no labels: all are 0
 };
 
-/// Reads a file of GLUE (Wang et al. 2018) as Megatron-LM does. The first line is a header and never an example. Each
-/// line is stripped, then split at tabs; quotes have no meaning.
-///   MNLI  columns 0 (number), 8 and 9 (texts), the last (label); 10 columns of header mean a test without labels.
-///   QQP   columns 0, 3, 4 and 5 of exactly 6; 3 columns of header mean a test: number and texts.
-/// QQP training lines with other counts or an empty text are always skipped, and recorded in `bad`. Throws DataError
-/// "path:line: ..." through `bad` for other lines that lack a column, a text, a number of at least 0 or a known label.
-/// Always throws it for an invalid header.
-GlueExamples read_glue(GlueTask task, const TaskFile& file, BadLines& bad);
+/// Reads a file of GLUE, of MNLI and QQP as Megatron-LM does. The first line is a header and never an example, except
+/// in labelled files of CoLA. Each line is stripped, then split at tabs; quotes have no meaning. A header with the
+/// columns of a test means a file without labels. Throws DataError "path:line: ..." through `bad` for lines that lack a
+/// column, a text, a number of at least 0 or a known label. Always throws it for an invalid header.
+GlueExamples read_glue(const GlueTask& task, const TaskFile& file, BadLines& bad);
 
-/// Returns predicted classes in GLUE's form of submissions: a header, then the number and the class of each example, by
-/// its name (MNLI) or number (QQP). `ids` and `classes` have one element for each example.
-std::string glue_predictions(GlueTask task, std::span<const std::int64_t> ids, std::span<const std::int32_t> classes);
+/// Returns predicted classes in GLUE's form of submissions: a header, then the number and the label of each example.
+/// `ids` and `classes` have one element for each example.
+std::string glue_predictions(const GlueTask& task, std::span<const std::int64_t> ids,
+                             std::span<const std::int32_t> classes);
 
-/// Pairs of texts with a class.
+/// Texts, or pairs of them, with a class.
 class PairSamples final : public TaskSamples {
  public:
+  /// Pairs all have a second text, or none has.
   PairSamples(const TaskPacking& packing, const Tokenizer& tokenizer, const std::vector<TextPair>& pairs);
   std::int64_t size() const override { return std::ssize(labels_); }
   std::int32_t label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
 
  private:
   PackedPair packed(std::int64_t index) const override;
-  TokenLists texts_;  // two for each pair
+  bool are_pairs_;
+  TokenLists texts_;  // two for each sample
   std::vector<std::int32_t> labels_;
 };
 

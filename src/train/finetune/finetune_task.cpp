@@ -4,17 +4,19 @@
 
 namespace trireme::train {
 
-const char* FinetuneTask::name() const {
-  return kind == TaskKind::race ? "RACE" : kind == TaskKind::mnli ? "MNLI" : kind == TaskKind::qqp ? "QQP" : "SQUAD";
+std::vector<std::string_view> task_names() {
+  std::vector<std::string_view> names = {"RACE"};
+  for (const data::GlueTask& task : data::glue_tasks()) names.push_back(task.name);
+  names.push_back("SQUAD");
+  return names;
 }
 
 void FinetuneTask::set_output(model::ModelConfig& config) const {
-  config.output = kind == TaskKind::race    ? model::ModelOutput::choices
-                  : kind == TaskKind::squad ? model::ModelOutput::spans
-                                            : model::ModelOutput::classes;
-  if (kind == TaskKind::race) config.classes = data::race_choices;
-  if (kind == TaskKind::mnli) config.classes = data::classes_of(data::GlueTask::mnli);
-  if (kind == TaskKind::qqp) config.classes = data::classes_of(data::GlueTask::qqp);
+  config.output = is_race()    ? model::ModelOutput::choices
+                  : is_squad() ? model::ModelOutput::spans
+                               : model::ModelOutput::classes;
+  if (is_race()) config.classes = data::race_choices;
+  if (const data::GlueTask* task = glue()) config.classes = std::ssize(task->classes);
 }
 
 }  // namespace trireme::train

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,19 +14,20 @@
 
 namespace trireme::train {
 
-enum class TaskKind { race, mnli, qqp, squad };
+/// Returns the names of the tasks: RACE, GLUE's and SQUAD.
+std::vector<std::string_view> task_names();
 
 /// Task to fine-tune a model for, and the settings that affect its samples or score.
 struct FinetuneTask {
-  TaskKind kind = TaskKind::race;
-  std::int64_t max_query_length = 64;       ///< SQuAD: tokens of a question; longer ones are truncated
-  std::int64_t doc_stride = 128;            ///< SQuAD: tokens between the starts of a long context's windows
-  data::SquadPredictionOptions prediction;  ///< SQuAD
+  std::string_view name = "RACE";                ///< one of task_names()
+  std::int64_t max_query_length = 64;            ///< SQuAD: tokens of a question; longer ones are truncated
+  std::int64_t doc_stride = 128;                 ///< SQuAD: tokens between the starts of a long context's windows
+  data::SquadPredictionOptions prediction = {};  ///< SQuAD
 
-  /// Returns the name of the task, such as "RACE".
-  const char* name() const;
-  /// Returns the GLUE task of the kinds MNLI and QQP.
-  data::GlueTask glue_task() const { return kind == TaskKind::mnli ? data::GlueTask::mnli : data::GlueTask::qqp; }
+  bool is_race() const { return name == "RACE"; }
+  bool is_squad() const { return name == "SQUAD"; }
+  /// Returns null for other tasks than GLUE's.
+  const data::GlueTask* glue() const { return data::find_glue_task(name); }
   /// Sets the output and the classes of a model for the task.
   void set_output(model::ModelConfig& config) const;
 };

@@ -130,8 +130,32 @@ void measure_squad(const FinetuneTask& task, const data::SquadExamples& examples
     result.predictions.emplace(question.question->id, std::move(prediction));
   }
   result.squad = data::score_squad(examples, texts);
-  result.total = result.squad->all.questions;
+  result.all.total = result.squad->all.questions;
   result.score = result.squad->all.f1 / 100;
+}
+
+/// Counts `count` labels from `first`. F1 is 2 t / (2 t + wrong ones) with t the right predictions of class 1;
+/// Matthews' correlation is that of predictions and labels. Both are 0 if their denominator is.
+TaskResult::Count count_right(const FinetuneTask& task, const TaskSplit& split,
+                              const std::vector<std::int32_t>& classes, std::int64_t first, std::int64_t count) {
+  TaskResult::Count result{0, count};
+  double pairs[2][2] = {};  // by label, then by prediction: whether they are class 1
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const std::int32_t predicted = classes[static_cast<std::size_t>(i)], label = split.samples->label(i);
+    result.correct += predicted == label ? 1 : 0;
+    ++pairs[label == 1][predicted == 1];
+  }
+  const auto ratio = [](double a, double b) { return b == 0 ? 0 : a / b; };
+  const double wrong = pairs[0][1] + pairs[1][0], positives = pairs[1][0] + pairs[1][1],
+               found = pairs[0][1] + pairs[1][1];
+  const data::GlueTask* glue = task.glue();
+  if (glue && glue->figure == data::GlueTask::Figure::f1) result.f1 = ratio(2 * pairs[1][1], 2 * pairs[1][1] + wrong);
+  if (glue && glue->figure == data::GlueTask::Figure::matthews) {
+    const double all = static_cast<double>(count);
+    result.matthews = ratio(pairs[1][1] * pairs[0][0] - pairs[0][1] * pairs[1][0],
+                            std::sqrt(positives * found * (all - positives) * (all - found)));
+  }
+  return result;
 }
 
 }  // namespace
@@ -142,29 +166,31 @@ TaskResult measure(const FinetuneTask& task, const TaskSplit& split, const TaskS
     measure_squad(task, *split.squad, scores, result);
     return result;
   }
-  result.total = split.samples->labels();
+  const std::int64_t labels = split.samples->labels();
   result.has_labels = split.has_labels;
-  for (std::int64_t i = 0; i < result.total; ++i) {
+  for (std::int64_t i = 0; i < labels; ++i) {
     result.classes.push_back(static_cast<std::int32_t>(best_column(scores, i)));
-    if (split.has_labels && result.classes.back() == split.samples->label(i)) ++result.correct;
   }
-  result.score = static_cast<double>(result.correct) / static_cast<double>(result.total);
-  if (split.sets.size() < 2 || !split.has_labels) return result;
+  result.all.total = labels;
+  if (!split.has_labels) return result;
+  result.all = count_right(task, split, result.classes, 0, labels);
+  result.score = static_cast<double>(result.all.correct) / static_cast<double>(labels);
+  if (split.sets.size() < 2) return result;
   std::int64_t first = 0;
-  for (const auto& [name, labels] : split.sets) {
-    TaskResult::Set& set = result.sets.emplace_back(TaskResult::Set{name, 0, labels});
-    for (std::int64_t i = first; i < first + labels; ++i) {
-      set.correct += result.classes[static_cast<std::size_t>(i)] == split.samples->label(i) ? 1 : 0;
-    }
-    first += labels;
+  for (const auto& [name, count] : split.sets) {
+    result.sets.emplace_back(name, count_right(task, split, result.classes, first, count));
+    first += count;
   }
   return result;
 }
 
 std::string TaskResult::text() const {
-  if (!has_labels) return fmt::format("{} predictions", total);
-  if (squad) return fmt::format("exact {:.2f}, F1 {:.2f} ({} questions)", squad->all.exact, squad->all.f1, total);
-  return fmt::format("accuracy {:.2f} % ({} of {})", 100 * score, correct, total);
+  if (!has_labels) return fmt::format("{} predictions", all.total);
+  if (squad) return fmt::format("exact {:.2f}, F1 {:.2f} ({} questions)", squad->all.exact, squad->all.f1, all.total);
+  std::string text = fmt::format("accuracy {:.2f} % ({} of {})", 100 * score, all.correct, all.total);
+  if (all.f1) text += fmt::format(", F1 {:.4f}", *all.f1);
+  if (all.matthews) text += fmt::format(", Matthews' correlation {:.4f}", *all.matthews);
+  return text;
 }
 
 }  // namespace trireme::train

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/data/dataset/sample_source.hpp"
@@ -38,18 +39,19 @@ std::int64_t best_column(const TaskScores& scores, std::int64_t row);
 
 /// Result of a model on the examples of a split.
 struct TaskResult {
+  /// Right classes of labels.
+  struct Count {
+    std::int64_t correct = 0, total = 0;
+    std::optional<double> f1 = {}, matthews = {};  ///< figures of tasks that have them
+  };
   double score = 0;  ///< accuracy, or SQuAD's F1, from 0 to 1
-  std::int64_t correct = 0, total = 0;
+  Count all;
   std::optional<data::SquadScores> squad;
   std::map<std::string, data::SquadPrediction> predictions;  ///< by question
   std::vector<std::int32_t> classes;                         ///< predicted for each label; empty for SQuAD
   bool has_labels = true;                                    ///< false: predictions only, no score
-  /// Right classes of each of several sets (TaskSplit::sets), and their labels; empty for one set.
-  struct Set {
-    std::string name;
-    std::int64_t correct = 0, total = 0;
-  };
-  std::vector<Set> sets;
+  /// Counts of each of several sets (TaskSplit::sets); empty for one set.
+  std::vector<std::pair<std::string, Count>> sets;
 
   /// Returns "accuracy 93.75 % (150 of 160)", SQuAD's figures, or without labels "160 predictions".
   std::string text() const;

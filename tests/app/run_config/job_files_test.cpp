@@ -56,28 +56,37 @@ struct Settled {
   model::ModelConfig model;
 };
 
-/// Configurations of `trireme finetune`.
-const std::vector<std::string> finetuning = {"finetune_race.ini", "finetune_mnli.ini"};
+constexpr const char* finetuning = "finetune.ini";
 
 TEST(JobFiles, OfFineTuningAreForEightRanks) {
-  for (const std::string& name : finetuning) {
-    SCOPED_TRACE(name);
+  std::ifstream table(jobs / "finetune_tasks.txt");
+  int rows = 0;
+  for (std::string line; std::getline(table, line);) {
+    if (line.starts_with("#")) continue;
+    SCOPED_TRACE(line);
+    std::istringstream row(line);
+    std::string name, size, its_task, batch, rate, epochs;
+    row >> name >> size >> its_task >> batch >> rate >> epochs;
+    const int ranks_of_model = size == "3.9b" ? 8 : 1;
     Options options("trireme finetune", "");
     TaskOptions task;
     task.declare(options);
     RunConfigReader reader(options, RunKind::task);
-    options.parse({"--config", jobs / name, "--train-data", "a", "--valid-data", "b", "--pretrained-checkpoint", "c"});
-    model::ModelConfig model = model::preset("bert-336m");
+    options.parse({"--config", jobs / finetuning, "--task", its_task, "--global-batch-size", batch, "--lr", rate,
+                   "--epochs", epochs, "--train-data", "a", "--valid-data", "b", "--pretrained-checkpoint", "c"});
+    model::ModelConfig model = model::preset("bert-" + size);
     model.vocabulary = 30524;
     task.set_output(model);
-    const RunConfig& config = reader.settle(8, {model, 512, /*labels=*/1000, task.epochs});
-    EXPECT_EQ(config.batch.batches(8).max_size(), 8 * config.batch.micro_batch_size);
+    const RunConfig& config = reader.settle(8 / ranks_of_model, {model, 512, /*labels=*/1000, task.epochs});
+    EXPECT_EQ(std::to_string(config.batch.batches(8 / ranks_of_model).max_size() / model.samples_per_label()), batch);
     EXPECT_EQ(config.precision.dtype, DType::bf16);
+    ++rows;
   }
+  EXPECT_EQ(rows, 15);
 }
 
 TEST(JobFiles, AreAllTestedHere) {
-  std::vector<std::string> found, tested(finetuning.begin(), finetuning.end());
+  std::vector<std::string> found, tested = {finetuning};
   for (const auto& entry : std::filesystem::directory_iterator(jobs)) {
     if (entry.path().extension() == ".ini") found.push_back(entry.path().filename());
   }

@@ -35,9 +35,9 @@ TEST(Glue, BadLinesAreErrorsOrSkippedAndCounted) {
   const TaskFile file{"q.tsv",
                       header + "1\t1\t2\ta\tb\t1\n\n2\t1\t2\ta\tb\t2\n3\t1\t2\ta\xFF\tb\t0\n4\t1\t2\tc\td\t0\n"};
   BadLines stopping, skipping(true);
-  EXPECT_EQ(test::message_of([&] { read_glue(GlueTask::qqp, file, stopping); }),
+  EXPECT_EQ(test::message_of([&] { read_glue(*find_glue_task("QQP"), file, stopping); }),
             "q.tsv:3: the line has 1 columns instead of 6. <on_bad_line> skip leaves such lines out");
-  const GlueExamples examples = read_glue(GlueTask::qqp, file, skipping);
+  const GlueExamples examples = read_glue(*find_glue_task("QQP"), file, skipping);
   ASSERT_EQ(examples.pairs.size(), 2u);
   EXPECT_EQ(examples.pairs[1].id, 4);
   EXPECT_EQ(skipping.count(), 3);
@@ -45,10 +45,10 @@ TEST(Glue, BadLinesAreErrorsOrSkippedAndCounted) {
               testing::ElementsAre(HasSubstr("q.tsv:3: the line has 1 columns"), HasSubstr("q.tsv:4"),
                                    HasSubstr("q.tsv:5: the line has bytes that are not UTF-8")));
   BadLines bad;
-  EXPECT_TRUE(read_glue(GlueTask::mnli, {"empty.tsv", ""}, bad).pairs.empty());
+  EXPECT_TRUE(read_glue(*find_glue_task("MNLI"), {"empty.tsv", ""}, bad).pairs.empty());
   for (const char* row : {"1\ttwo", "1\t1\t2\t \tb\t1", "1\t1\t2\ta\t\t1"}) {
     EXPECT_THAT(test::message_of([&] {
-                  read_glue(GlueTask::qqp, {"q.tsv", header + row + "\n"}, stopping);
+                  read_glue(*find_glue_task("QQP"), {"q.tsv", header + row + "\n"}, stopping);
                 }),
                 testing::AllOf(HasSubstr("q.tsv:2: "), HasSubstr("<on_bad_line> skip leaves such lines out")))
         << row;
@@ -57,17 +57,76 @@ TEST(Glue, BadLinesAreErrorsOrSkippedAndCounted) {
 
 TEST(Glue, FilesWithoutTheirHeaderAreRefused) {
   BadLines bad;
-  const auto message = [&](GlueTask task, const char* row) {
+  const auto message = [&](const GlueTask& task, const char* row) {
     return test::message_of([&] { read_glue(task, {"g.tsv", row}, bad); });
   };
-  EXPECT_EQ(message(GlueTask::mnli, "0\tp\tq\tg\t(\t)\t(\t)\ta\tb\tneutral\n"),
+  EXPECT_EQ(message(*find_glue_task("MNLI"), "0\tp\tq\tg\t(\t)\t(\t)\ta\tb\tneutral\n"),
             "g.tsv:1: the line is an example, number 0, but files of MNLI begin with a header. Put it back");
-  EXPECT_THAT(message(GlueTask::qqp, "17\t1\t2\ta\tb\t1\n"), HasSubstr("number 17, but files of QQP begin with"));
+  EXPECT_THAT(message(*find_glue_task("QQP"), "17\t1\t2\ta\tb\t1\n"),
+              HasSubstr("number 17, but files of QQP begin with"));
 }
 
 TEST(Glue, PredictionsOfMnliHaveItsNamesOfLabels) {
-  EXPECT_EQ(glue_predictions(GlueTask::mnli, std::vector<std::int64_t>{7, 0, 9}, std::vector<std::int32_t>{0, 1, 2}),
-            "index\tprediction\n7\tcontradiction\n0\tentailment\n9\tneutral\n");
+  EXPECT_EQ(
+      glue_predictions(*find_glue_task("MNLI"), std::vector<std::int64_t>{7, 0, 9}, std::vector<std::int32_t>{0, 1, 2}),
+      "index\tprediction\n7\tcontradiction\n0\tentailment\n9\tneutral\n");
+}
+
+/// Returns the pairs of a file as "id:a|b=label" and spaces.
+std::string pairs_of(const char* task, const std::string& text) {
+  BadLines bad;
+  std::string pairs;
+  for (const TextPair& pair : read_glue(*find_glue_task(task), {"g.tsv", text}, bad).pairs) {
+    pairs += fmt::format("{}:{}|{}={} ", pair.id, pair.a, pair.b, pair.label);
+  }
+  return pairs;
+}
+
+TEST(Glue, EachTaskHasItsColumns) {
+  const std::string sentences = "index\tsentence1\tsentence2\tlabel\n";
+  EXPECT_EQ(pairs_of("RTE", sentences + "4\ta\tb\tnot_entailment\n7\tc\td\tentailment\n"), "4:a|b=1 7:c|d=0 ");
+  EXPECT_EQ(pairs_of("QNLI", "index\tquestion\tsentence\tlabel\n4\ta\tb\tnot_entailment\n"), "4:a|b=1 ");
+  EXPECT_EQ(pairs_of("WNLI", sentences + "4\ta\tb\t1\n"), "4:a|b=1 ");
+  EXPECT_EQ(pairs_of("RTE", "index\tsentence1\tsentence2\n4\ta\tb\n"), "4:a|b=0 ");
+  EXPECT_EQ(pairs_of("MRPC", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t55\t66\ta\tb\n0\t7\t8\tc\td\n"),
+            "0:a|b=1 1:c|d=0 ");
+  EXPECT_EQ(pairs_of("MRPC", "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n9\t55\t66\ta\tb\n"), "9:a|b=0 ");
+  EXPECT_EQ(pairs_of("SST-2", "sentence\tlabel\na b \t1\nc \t0\n"), "0:a b|=1 1:c|=0 ");
+  EXPECT_EQ(pairs_of("SST-2", "index\tsentence\n3\ta\n"), "3:a|=0 ");
+  EXPECT_EQ(pairs_of("CoLA", "gj04\t1\t\ta b .\ngj04\t0\t*\tc .\n"), "0:a b .|=1 1:c .|=0 ");
+  EXPECT_EQ(pairs_of("CoLA", "index\tsentence\n3\ta\n"), "3:a|=0 ");
+}
+
+TEST(Glue, AHeaderIsNoExample) {
+  BadLines bad;
+  const auto message = [&](const char* task, const char* text) {
+    return test::message_of([&] { read_glue(*find_glue_task(task), {"g.tsv", text}, bad); });
+  };
+  EXPECT_EQ(message("SST-2", "a b\t1\n"),
+            "g.tsv:1: the line is an example of 1, but files of SST-2 begin with a header. Put it back");
+  EXPECT_THAT(message("MRPC", "1\t55\t66\ta\tb\n"), HasSubstr("number 1, but files of MRPC begin with a header"));
+  EXPECT_THAT(message("RTE", "a\tb\n"), HasSubstr("the header has 2 columns instead of 4, or 3 in a test"));
+  EXPECT_THAT(message("CoLA", "gj04\t2\t\ta\n"), HasSubstr("g.tsv:1: unknown label '2' instead of 0 or 1"));
+}
+
+TEST(Glue, ClassesAreFoundByTheNamesOfPublishedModels) {
+  using Names = std::vector<std::string_view>;
+  using Columns = std::vector<std::int64_t>;
+  const auto found = [](const char* task, const Names& names) {
+    return find_glue_classes(*find_glue_task(task), names);
+  };
+  EXPECT_EQ(found("MNLI", {"ENTAILMENT", "Neutral", "contradiction"}), (Columns{2, 0, 1}));
+  EXPECT_EQ(found("QQP", {"duplicate", "not_duplicate"}), (Columns{1, 0}));
+  EXPECT_EQ(found("QNLI", {"not-entailment", "entailment"}), (Columns{1, 0}));
+  EXPECT_EQ(found("WNLI", {"not_entailment", "entailment"}), (Columns{0, 1}));
+  EXPECT_EQ(found("SST-2", {"POSITIVE", "NEGATIVE"}), (Columns{1, 0}));
+  EXPECT_EQ(found("SST-2", {"0", "other"}), (Columns{0, -1}));
+  for (const GlueTask& task : glue_tasks()) {
+    const std::vector<std::string> names = glue_names(task);
+    const Columns columns = found(std::string(task.name).c_str(), Names(names.begin(), names.end()));
+    for (std::size_t i = 0; i < columns.size(); ++i) EXPECT_EQ(columns[i], static_cast<std::int64_t>(i)) << task.name;
+  }
+  EXPECT_EQ(glue_names(*find_glue_task("QQP")), (std::vector<std::string>{"not_duplicate", "duplicate"}));
 }
 
 std::string race_line(const std::string& article, const std::string& options, const std::string& answers) {

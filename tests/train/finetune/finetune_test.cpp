@@ -45,6 +45,27 @@ TEST(Measure, CountsTheRightClassesOfLabelledSamples) {
   EXPECT_EQ(bare.classes, (std::vector<std::int32_t>{2, 2}));
 }
 
+TEST(Measure, OfGlueHasF1OrTheCorrelationOfEachSet) {
+  // Labels 1 1 0 0 1 0, predictions 1 0 1 0 1 0.
+  std::vector<data::TextPair> pairs;
+  for (const std::int32_t label : {1, 1, 0, 0, 1, 0}) pairs.push_back({0, "a", "", label});
+  const train::TaskScores scores{2, {0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0}, 0.5};
+  train::TaskSplit split;
+  split.samples =
+      std::make_unique<data::PairSamples>(data::TaskPacking{8, {0, 0, 0}}, *data::make_byte_tokenizer(), pairs);
+  split.sets = {{"all wrong or right", 4}, {"right", 2}};
+  const train::TaskResult mrpc = measure({.name = "MRPC"}, split, scores);
+  EXPECT_EQ(mrpc.text(), "accuracy 66.67 % (4 of 6), F1 0.6667");
+  ASSERT_EQ(mrpc.sets.size(), 2u);
+  EXPECT_EQ(mrpc.sets[0].second.f1, 0.5);
+  EXPECT_EQ(mrpc.sets[1].second.f1, 1);
+  const train::TaskResult cola = measure({.name = "CoLA"}, split, scores);
+  EXPECT_NEAR(*cola.all.matthews, 1.0 / 3, 1e-15);  // (2 * 2 - 1 * 1) / 9
+  EXPECT_EQ(cola.sets[0].second.matthews, 0);
+  EXPECT_EQ(cola.sets[1].second.matthews, 1);
+  EXPECT_FALSE(measure({.name = "SST-2"}, split, scores).all.f1);
+}
+
 TEST(MeanOfSeeds, AveragesProbabilities) {
   // Softmax of (0, log 3) is (1/4, 3/4), and that of (log 3, 0) is (3/4, 1/4).
   const double log3 = std::log(3.0);

@@ -6,6 +6,7 @@
 #include "src/app/commands/commands.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/saved_model.hpp"
+#include "src/app/job/task_classes.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
@@ -80,6 +81,7 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
   result.map = exchange::tensor_map(*model.model_class, model.config, map);
   if (map.vocabulary_rows > 0) model.config.vocabulary = map.vocabulary_rows;
   put_special_ids(tokenizer, model);
+  model.labels = class_names_of(attributes);
   return result;
 }
 

@@ -4,8 +4,8 @@
 #include "io/posix/folder.hpp"
 #include "src/app/commands/checkpoint/import_input.hpp"
 #include "src/app/commands/commands.hpp"
-#include "src/app/commands/finetune/task_options.hpp"
 #include "src/app/job/job.hpp"
+#include "src/app/job/task_classes.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/run_attributes.hpp"
@@ -49,18 +49,6 @@ void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool is_
   special.stops = input.special.stops;
   std::erase_if(special.stops, [&](std::int32_t id) { return id >= input.tokenizer->vocabulary_size(); });
   if (special.stops != input.tokenizer->stops()) input.tokenizer->set_special(std::move(special));
-}
-
-/// Returns the name of a task that a model with a head may be for; null if there is none.
-const char* task_of(const model::ModelConfig& config) {
-  for (const Choice<train::TaskKind>& choice : task_kinds) {
-    train::FinetuneTask task;
-    task.kind = choice.value;
-    model::ModelConfig wanted = config;
-    task.set_output(wanted);
-    if (wanted.output == config.output && wanted.classes == config.classes) return task.name();
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -142,8 +130,9 @@ int checkpoint_import_command(const CommandLine& line) {
             timer.elapsed_s(), gigabytes / timer.elapsed_s(), counted(world->size(), "rank"));
   if (input.config.predicts_tokens()) {
     log::info("train it with --load {} --finetune --use-checkpoint-args", shell_word(output));
-  } else if (const char* task = task_of(input.config)) {
-    log::info("measure it with trireme eval --task {} --load {} --data-path FILE", task, shell_word(output));
+  } else if (const std::string command = measuring_command(description.attributes, input.config, output);
+             !command.empty()) {
+    log::info("measure it with {}", command);
   }
   return 0;
 }

@@ -13,6 +13,7 @@
 #include "io/posix/folder.hpp"
 #include "io/safetensors/safetensors_source.hpp"
 #include "io/torch/torch_weights.hpp"
+#include "src/app/job/task_classes.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/exchange/fused_experts.hpp"
@@ -111,7 +112,7 @@ ImportInput open_huggingface(const ImportOptions& options) {
     if (field.option.ends_with("-dropout")) result.attributes.put(field.key(), field.text(model.config));
   }
   if (!model.labels.empty()) {
-    result.attributes.put("import.labels", fmt::format("{}", fmt::join(model.labels, "\n")));
+    result.attributes.put(class_names_attribute, fmt::format("{}", fmt::join(model.labels, "\n")));
   }
   if (!model.model_class->fuller.empty()) {
     map_as(exchange::model_class_from(model.model_class->fuller));

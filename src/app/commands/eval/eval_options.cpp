@@ -16,7 +16,7 @@ constexpr Choice<EvalTask> single_tasks[] = {
 std::string task_names() {
   std::string names;
   for (const Choice<EvalTask>& task : single_tasks) names += std::string(task.name) + ", ";
-  for (const Choice<train::TaskKind>& task : task_kinds) names += std::string(task.name) + ", ";
+  for (const std::string_view task : train::task_names()) names += std::string(task) + ", ";
   for (const data::Benchmark& benchmark : data::benchmarks()) names += std::string(benchmark.name) + ", ";
   return names.substr(0, names.size() - 2);
 }
@@ -31,14 +31,15 @@ void EvalOptions::declare(Options& options) {
       "windows, also per word of the original. LAMBADA: accuracy of the last token or word of texts. Or several, "
       "separated by commas, of those in lm-eval's definition: hellaswag, arc_easy, arc_challenge, piqa, "
       "winogrande, boolq, openbookqa, mmlu, lambada_openai, lambada_standard, wikitext; and multiple_choice. Or the "
-      "task of a fine-tuned model: RACE, MNLI, QQP or SQUAD.");
+      "task of a fine-tuned model: " +
+          task_list() + ".");
   options.add(
       "data-path", &data_paths, "FILE...",
       "perplexity: corpus of the model's tokenizer. WIKITEXT103: text, UTF-8. LAMBADA: JSON lines with "
       "\"text\". Tasks in lm-eval's definition: the published file, or a folder of the data set; for several "
       "tasks a folder with one for each. multiple_choice: JSON lines with \"question\" (or \"ctx\", "
       "\"context\", \"query\"), \"choices\" (or \"endings\") and \"answer\" (or \"label\", \"gold\"), a "
-      "number from 0 or a letter. RACE, MNLI, QQP and SQUAD: as finetune's --test-data; each file or folder keeps "
+      "number from 0 or a letter. Tasks of fine-tuned models: as finetune's --test-data; each file or folder keeps "
       "its own figures.");
   options.add("output", &output, "FILE",
               "Tasks in lm-eval's definition: write the results in lm-eval's layout of JSON.");
@@ -87,12 +88,13 @@ void EvalOptions::declare(Options& options) {
 void EvalOptions::check(const Options& options) {
   const auto names = split(tasks, ',');
   const auto single = std::ranges::find(single_tasks, std::string_view(tasks), &Choice<EvalTask>::name);
-  const auto kind = std::ranges::find(task_kinds, std::string_view(tasks), &Choice<train::TaskKind>::name);
+  const std::vector<std::string_view> fine_tuning = train::task_names();
+  const auto kind = std::ranges::find(fine_tuning, tasks);
   if (single != std::end(single_tasks)) {
     task = single->value;
-  } else if (kind != std::end(task_kinds)) {
+  } else if (kind != fine_tuning.end()) {
     task = EvalTask::fine_tuned;
-    fine_tuned.task.kind = kind->value;
+    fine_tuned.task.name = *kind;
     fine_tuned.skip_bad_lines = skip_bad_lines;
   } else {
     task = EvalTask::benchmarks;
@@ -108,7 +110,7 @@ void EvalOptions::check(const Options& options) {
                 data_paths.at(1));
   data_path = data_paths.front();
   const bool has_examples = task == EvalTask::lambada || task == EvalTask::benchmarks;
-  const auto check_use = [&](const char* name, bool is_used, const char* users) {
+  const auto check_use = [&](const char* name, bool is_used, const std::string& users) {
     TRIREME_CHECK(is_used || !options.given(name), ConfigError, "--{} needs --task {}", name, users);
   };
   check_use("overlapping-eval", task == EvalTask::wikitext103, "WIKITEXT103");
@@ -117,10 +119,10 @@ void EvalOptions::check(const Options& options) {
   check_use("long-examples", has_examples, "LAMBADA or a task in lm-eval's definition");
   check_use("on-bad-line", has_examples || task == EvalTask::fine_tuned, "LAMBADA, or a task of examples");
   for (const char* name : squad_options) {
-    check_use(name, task == EvalTask::fine_tuned && fine_tuned.task.kind == train::TaskKind::squad, "SQUAD");
+    check_use(name, task == EvalTask::fine_tuned && fine_tuned.task.is_squad(), "SQUAD");
   }
   for (const char* name : {"predictions-file", "ensemble"}) {
-    check_use(name, task == EvalTask::fine_tuned, "RACE, MNLI, QQP or SQUAD");
+    check_use(name, task == EvalTask::fine_tuned, task_list());
   }
   check_use("cross-entropy-chunks", task != EvalTask::fine_tuned, "of tokens: a task's head has no vocabulary");
   for (const char* name : {"num-fewshot", "fewshot-data", "fewshot-seed", "limit", "output"}) {

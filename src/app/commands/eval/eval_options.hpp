@@ -18,7 +18,7 @@ enum class EvalTask {
   wikitext103,
   lambada,
   benchmarks,  ///< one or several of data::benchmarks()
-  fine_tuned   ///< RACE, MNLI, QQP or SQUAD
+  fine_tuned   ///< one of train::task_names()
 };
 
 /// Options of `trireme eval`.

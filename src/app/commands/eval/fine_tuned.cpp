@@ -1,13 +1,15 @@
 #include "src/app/commands/eval/fine_tuned.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "src/app/commands/finetune/task_data.hpp"
 #include "src/app/commands/finetune/task_results.hpp"
+#include "src/app/job/task_classes.hpp"
 #include "src/base/log.hpp"
-#include "src/base/text.hpp"
-#include "src/data/text/unicode.hpp"
 #include "src/train/finetune/epoch_scoring.hpp"
 #include "src/train/finetune/task_scoring.hpp"
 
@@ -17,44 +19,53 @@ namespace {
 /// Throws CheckpointError unless the model has a head for the task.
 void check_task(const train::FinetuneTask& task, const std::string& load, const checkpoint::RunDescription& description,
                 const model::ModelConfig& config) {
-  const std::string name = task.name();
   TRIREME_CHECK(!config.predicts_tokens(), CheckpointError,
                 "{1} holds a pretrained model without a head for {0}. Train one: trireme finetune --task {0} "
                 "--pretrained-checkpoint {1} --train-data FILE... --valid-data FILE... --save DIR",
-                name, load);
+                task.name, load);
   const auto& attributes = description.attributes;
   model::ModelConfig wanted = config;
   task.set_output(wanted);
-  const bool is_other = attributes.contains("data.task") && attributes.get<std::string>("data.task") != name;
+  const bool is_other = attributes.contains("data.task") && attributes.get<std::string>("data.task") != task.name;
   TRIREME_CHECK(!is_other, CheckpointError, "{0} holds a model fine-tuned for {1}. Give --task {1}", load,
                 attributes.get<std::string>("data.task"));
+  const std::string command = measuring_command(attributes, config, load);
   TRIREME_CHECK(config.output == wanted.output && config.classes == wanted.classes, CheckpointError,
-                "{} holds a model with another head than {} needs: {} classes or choices instead of {}", load, name,
-                config.classes, wanted.classes);
+                "{} holds a model with another head than {} needs: {}. Try {}", load, task.name,
+                config.output != wanted.output
+                    ? "of another kind"
+                    : fmt::format("{} classes or choices instead of {}", config.classes, wanted.classes),
+                command.empty() ? "a model fine-tuned for the task" : command);
 }
 
-/// Returns, for each class of MNLI, the column of an imported model's scores: its classes have their own order and
-/// names. Empty if the order is that of the program: for classes without names, and for QQP, whose classes are 0 and 1.
-std::vector<std::int64_t> columns_by_label(const train::FinetuneTask& task, const Attributes& attributes, bool logs) {
-  if (!attributes.contains("import.labels")) return {};
-  const std::string text = attributes.get<std::string>("import.labels");
-  const std::vector<std::string_view> labels = split(text, '\n');
-  if (logs) log::info("the model's classes are {}", fmt::join(labels, ", "));
-  const auto has_no_name = [](std::string_view label) { return label.starts_with("LABEL_"); };
-  if (task.kind != train::TaskKind::mnli || std::ranges::all_of(labels, has_no_name)) return {};
-  std::vector<std::int64_t> columns;
-  for (std::int32_t i = 0; i < data::classes_of(data::GlueTask::mnli); ++i) {
-    const std::string label = data::glue_label(data::GlueTask::mnli, i);
-    const auto found = std::ranges::find(labels, label, [](std::string_view name) { return data::lower_case(name); });
-    TRIREME_CHECK(found != labels.end(), CheckpointError,
-                  "the model's classes are {}, and none is {}: it was not fine-tuned for MNLI", fmt::join(labels, ", "),
-                  label);
-    columns.push_back(found - labels.begin());
+/// Returns, for each class of a GLUE task, the column of the model's scores: an imported model has its own order and
+/// names. Empty if the order is that of the program, also for classes without names.
+std::vector<std::int64_t> columns_by_name(const train::FinetuneTask& task, const Attributes& attributes, bool logs) {
+  const std::vector<std::string> names = class_names_of(attributes);
+  if (!task.glue() || (names.empty() && attributes.contains("data.task"))) return {};
+  if (telling_class_names_of(attributes).empty()) {
+    if (logs) {
+      log::info(
+          "the model's classes have no names, and are taken for {}. If their order is another, name them in "
+          "config.json, as id2label, and import the model again",
+          fmt::join(glue_names(*task.glue()), ", "));
+    }
+    return {};
   }
+  if (logs) log::info("the model's classes are {}", fmt::join(names, ", "));
+  std::vector<std::int64_t> columns =
+      find_glue_classes(*task.glue(), std::vector<std::string_view>(names.begin(), names.end()));
+  const auto absent = std::ranges::find_if(columns, [](std::int64_t column) { return column < 0; });
+  TRIREME_CHECK(absent == columns.end(), CheckpointError,
+                "the model's classes are {}, and none is {}: it was not fine-tuned for {}. If it was, name its classes "
+                "in config.json, as id2label, and import it again",
+                fmt::join(names, ", "), glue_names(*task.glue())[static_cast<std::size_t>(absent - columns.begin())],
+                task.name);
   return columns;
 }
 
-void reorder(const std::vector<std::int64_t>& columns, train::TaskScores& scores) {
+/// Puts the scores into the program's order, and computes the loss of that.
+void reorder(const std::vector<std::int64_t>& columns, const data::TaskSamples& samples, train::TaskScores& scores) {
   if (columns.empty()) return;
   const std::vector<double> given = scores.scores;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -62,6 +73,14 @@ void reorder(const std::vector<std::int64_t>& columns, train::TaskScores& scores
                column = static_cast<std::int64_t>(i) % scores.columns;
     scores.scores[i] =
         given[static_cast<std::size_t>(row * scores.columns + columns[static_cast<std::size_t>(column)])];
+  }
+  train::TaskScores probabilities = scores;
+  to_probabilities(probabilities);
+  scores.loss = 0;
+  for (std::int64_t i = 0; i < samples.labels(); ++i) {
+    const std::int64_t place = i * scores.columns + samples.label(i);
+    scores.loss -=
+        std::log(probabilities.scores[static_cast<std::size_t>(place)]) / static_cast<double>(samples.labels());
   }
 }
 
@@ -104,10 +123,10 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
     }
     TRIREME_CHECK(ids_digest == tokenizer_digest, CheckpointError,
                   "{} has another tokenizer than {}: models of an ensemble read the same tokens", load, models.front());
-    const std::vector<std::int64_t> columns = columns_by_label(o.fine_tuned.task, attributes, job.is_root());
+    const std::vector<std::int64_t> columns = columns_by_name(o.fine_tuned.task, attributes, job.is_root());
     for (std::size_t i = 0; i < splits.size(); ++i) {
       scores[i].push_back(score_samples(*saved->model, *splits[i].samples));
-      reorder(columns, scores[i].back());
+      reorder(columns, *splits[i].samples, scores[i].back());
       measured.first += scores[i].back().loss;
     }
   }
@@ -122,7 +141,7 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
       if (job.is_root()) write_predictions(o.fine_tuned, splits[i], result, suffix);
     });
     if (!job.is_root()) continue;
-    fmt::print("{{\"task\": \"{}\", \"data\": {}, {}{}}}\n", o.fine_tuned.task.name(), quoted(o.data_paths[i]),
+    fmt::print("{{\"task\": \"{}\", \"data\": {}, {}{}}}\n", o.fine_tuned.task.name, quoted(o.data_paths[i]),
                json_of(result),
                is_one && splits[i].has_labels && !splits[i].squad ? fmt::format(", \"loss\": {:.17g}", mean_loss) : "");
     std::fflush(stdout);

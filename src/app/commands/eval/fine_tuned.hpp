@@ -7,7 +7,7 @@
 
 namespace trireme::app {
 
-/// Measures a model fine-tuned for RACE, MNLI, QQP or SQUAD on each of the files of --data-path, which keep their own
+/// Measures a fine-tuned model on each of the files of --data-path, which keep their own
 /// figures, and prints a line of JSON for each. With further models of --ensemble, the figures are those of their
 /// averaged probabilities. Writes the predictions. Returns the sum of the losses, and the type computed in. Collective.
 /// Throws CheckpointError for a model of another task.

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -9,6 +11,7 @@
 #include "src/app/commands/finetune/task_results.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
+#include "src/app/job/task_classes.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
 #include "src/train/finetune/epoch_scoring.hpp"
@@ -73,14 +76,16 @@ class Finetuning {
     model_ = model::config_from(attributes);
     const bool is_pretrained = model_.predicts_tokens();
     const bool has_task = attributes.contains("data.task");
+    const std::string measuring = is_pretrained ? "" : measuring_command(attributes, model_, pretrained);
     TRIREME_CHECK(
         is_pretrained || pretrained.empty(), CheckpointError,
         "--pretrained-checkpoint {0} holds a model that has a head, {1}, and no output layer to start from. Try the "
-        "pretrained model that it was made of; trireme eval --task {2} --load {0} measures this one{3}",
+        "pretrained model that it was made of{2}{3}",
         pretrained,
         has_task ? fmt::format("fine-tuned for {}", attributes.get<std::string>("data.task"))
                  : "imported from " + attributes.get<std::string>("import.class"),
-        task_.task.name(), has_task ? fmt::format("; --load {} continues its run", pretrained) : "");
+        measuring.empty() ? "" : ". Or measure this one: " + measuring,
+        has_task ? fmt::format(". Or continue its run with --load {0} --save {0}", pretrained) : "");
     translation_.check_model(model_);
     const bool is_bert = model_.is_bert();
     task_.set_output(model_);
@@ -106,7 +111,7 @@ class Finetuning {
     data_.train = read(task_.train, SplitUse::training);
     data_.valid = read(task_.valid, SplitUse::validation);
     if (!task_.test.empty()) data_.test = read(task_.test, SplitUse::test);
-    log::info("{}: {} examples to train, {} to validate, {} to test", task_.task.name(), data_.train.samples->labels(),
+    log::info("{}: {} examples to train, {} to validate, {} to test", task_.task.name, data_.train.samples->labels(),
               data_.valid.samples->labels(), data_.test.samples ? data_.test.samples->labels() : 0);
   }
 
@@ -121,7 +126,10 @@ class Finetuning {
     plan.attributes.merge(attributes_of(plan.options));
     put_dtype(plan.attributes, config.precision.dtype);
     plan.attributes.put("tokenizer", tokenizer_name_);
-    plan.attributes.put("data.task", task_.task.name());
+    plan.attributes.put("data.task", task_.task.name);
+    if (const data::GlueTask* glue = task_.task.glue()) {
+      plan.attributes.put(class_names_attribute, fmt::format("{}", fmt::join(glue_names(*glue), "\n")));
+    }
     plan.attributes.put("data.train", data_.train.digest);
     plan.attributes.put("data.tokenizer", tokenizer_.tokenizer->digest());
     plan.attributes.put("data.sequence_length", sequence_length_);
@@ -193,12 +201,11 @@ class Finetuning {
   /// Prints the result of a seed as a line of JSON.
   void print_result(const train::Progress& progress, std::uint64_t seed, std::int64_t epoch, std::int64_t iteration,
                     const train::BestScores& best) const {
-    print_line(job_,
-               fmt::format("{{\"task\": \"{}\", \"seed\": {}, \"epoch\": {}, \"iteration\": {}, {}{}}}",
-                           task_.task.name(), seed, epoch, iteration, best_json(progress, best.valid, data_.valid),
-                           data_.test.samples && !best.test.scores.empty()
-                               ? fmt::format(", \"test\": {{{}}}", best_json(progress, best.test, data_.test))
-                               : ""));
+    print_line(job_, fmt::format("{{\"task\": \"{}\", \"seed\": {}, \"epoch\": {}, \"iteration\": {}, {}{}}}",
+                                 task_.task.name, seed, epoch, iteration, best_json(progress, best.valid, data_.valid),
+                                 data_.test.samples && !best.test.scores.empty()
+                                     ? fmt::format(", \"test\": {{{}}}", best_json(progress, best.test, data_.test))
+                                     : ""));
   }
 
   /// Locks the folder of all seeds, so that no other job trains a seed of this one.
@@ -239,7 +246,7 @@ class Finetuning {
   void report_seeds(const std::vector<double>& results, const std::vector<train::BestScores>& all) const {
     const double median = train::median_of(results);
     std::string line =
-        fmt::format("{{\"task\": \"{}\", \"seeds\": {}, \"median_{}\": {:.17g}", task_.task.name(), task_.seeds,
+        fmt::format("{{\"task\": \"{}\", \"seeds\": {}, \"median_{}\": {:.17g}", task_.task.name, task_.seeds,
                     data_.valid.squad ? "f1" : "accuracy", data_.valid.squad ? 100 * median : median);
     train::BestScores mean;
     for (const auto& [name, scores, split] : {std::tuple{"ensemble", &train::BestScores::valid, &data_.valid},

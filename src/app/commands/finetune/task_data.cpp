@@ -50,59 +50,49 @@ train::TaskSplit read_files(const TaskOptions& options, const std::vector<std::s
   data::RaceExamples race;
   std::vector<data::TextPair> pairs;
   std::string digests;
+  const data::GlueTask* const glue = options.task.glue();
   const auto labels = [&] { return std::ssize(race.questions) + std::ssize(pairs); };
   const auto read_one = [&](const std::string& path) {
     const data::TaskFile file{path, io::read_whole_file(path, max_file_bytes, io::Symlinks::follow)};
     digests += digest(file.text.data(), file.text.size());
-    switch (options.task.kind) {
-      case train::TaskKind::race:
-        add_race(file, io::parse_race_article, *tokenizer.tokenizer, max_qa_tokens, bad, race);
-        break;
-      case train::TaskKind::mnli:
-      case train::TaskKind::qqp: {
-        data::GlueExamples examples = read_glue(options.task.glue_task(), file, bad);
-        TRIREME_CHECK(
-            !examples.is_test || use == SplitUse::test, DataError,
-            "{}:1: the header is that of a test set, which has no labels to train on or to evaluate with. Try it as "
-            "--test-data",
-            path);
-        TRIREME_CHECK(!examples.is_test || !options.predictions_file.empty(), ConfigError,
-                      "{}:1: the header is that of a test set without labels, which only yields predictions: give a "
-                      "--predictions-file",
-                      path);
-        split.has_labels = !examples.is_test;
-        for (const data::TextPair& pair : examples.pairs) split.ids.push_back(pair.id);
-        std::ranges::move(examples.pairs, std::back_inserter(pairs));
-        break;
-      }
-      case train::TaskKind::squad:
-        split.squad_file = std::make_unique<data::SquadFile>(io::parse_squad(file.text, path, bad));
-        split.squad = std::make_unique<data::SquadExamples>(
-            *split.squad_file, dynamic_cast<const data::WordPieceTokenizer&>(*tokenizer.tokenizer),
-            data::SquadOptions{packing.sequence_length, options.task.doc_stride, options.task.max_query_length,
-                               packing.tokens},
-            use == SplitUse::training, bad);
-        break;
+    if (options.task.is_race()) {
+      add_race(file, io::parse_race_article, *tokenizer.tokenizer, max_qa_tokens, bad, race);
+    } else if (glue) {
+      data::GlueExamples examples = read_glue(*glue, file, bad);
+      TRIREME_CHECK(
+          !examples.is_test || use == SplitUse::test, DataError,
+          "{}:1: the header is that of a test set, which has no labels to train on or to evaluate with. Try it as "
+          "--test-data",
+          path);
+      TRIREME_CHECK(!examples.is_test || !options.predictions_file.empty(), ConfigError,
+                    "{}:1: the header is that of a test set without labels, which only yields predictions: give a "
+                    "--predictions-file",
+                    path);
+      split.has_labels = !examples.is_test;
+      for (const data::TextPair& pair : examples.pairs) split.ids.push_back(pair.id);
+      std::ranges::move(examples.pairs, std::back_inserter(pairs));
+    } else {
+      split.squad_file = std::make_unique<data::SquadFile>(io::parse_squad(file.text, path, bad));
+      split.squad = std::make_unique<data::SquadExamples>(
+          *split.squad_file, dynamic_cast<const data::WordPieceTokenizer&>(*tokenizer.tokenizer),
+          data::SquadOptions{packing.sequence_length, options.task.doc_stride, options.task.max_query_length,
+                             packing.tokens},
+          use == SplitUse::training, bad);
     }
   };
   for (const std::string& given : paths) {
     const std::int64_t before = labels();
-    for (const std::string& path : files_of(given, options.task.kind == train::TaskKind::race)) read_one(path);
+    for (const std::string& path : files_of(given, options.task.is_race())) read_one(path);
     if (labels() > before) split.sets.emplace_back(given, labels() - before);
   }
   split.digest = digest(digests.data(), digests.size());
   log_skipped(bad);
-  switch (options.task.kind) {
-    case train::TaskKind::race:
-      split.samples = std::make_unique<data::RaceSamples>(packing, std::move(race));
-      break;
-    case train::TaskKind::mnli:
-    case train::TaskKind::qqp:
-      split.samples = std::make_unique<data::PairSamples>(packing, *tokenizer.tokenizer, pairs);
-      break;
-    case train::TaskKind::squad:
-      split.samples = std::make_unique<data::SquadSamples>(packing, *split.squad);
-      break;
+  if (options.task.is_race()) {
+    split.samples = std::make_unique<data::RaceSamples>(packing, std::move(race));
+  } else if (glue) {
+    split.samples = std::make_unique<data::PairSamples>(packing, *tokenizer.tokenizer, pairs);
+  } else {
+    split.samples = std::make_unique<data::SquadSamples>(packing, *split.squad);
   }
   TRIREME_CHECK(split.samples->labels() > 0, DataError, "{} has no examples", paths.front());
   return split;

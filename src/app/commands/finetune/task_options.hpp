@@ -9,10 +9,8 @@
 
 namespace trireme::app {
 
-inline constexpr Choice<train::TaskKind> task_kinds[] = {{"RACE", train::TaskKind::race},
-                                                         {"MNLI", train::TaskKind::mnli},
-                                                         {"QQP", train::TaskKind::qqp},
-                                                         {"SQUAD", train::TaskKind::squad}};
+/// Returns "RACE, MNLI, ... or SQUAD".
+std::string task_list();
 
 /// Options that only SQuAD uses.
 inline constexpr const char* squad_options[] = {"max-query-length",  "doc-stride",  "n-best-size",

@@ -12,22 +12,32 @@ std::string quoted(const std::string& text) {
   return line.substr(4, line.size() - 5);
 }
 
+namespace {
+
+std::string json_of(const train::TaskResult::Count& count) {
+  std::string json = fmt::format("\"correct\": {}, \"total\": {}, \"accuracy\": {:.17g}", count.correct, count.total,
+                                 static_cast<double>(count.correct) / static_cast<double>(count.total));
+  if (count.f1) json += fmt::format(", \"f1\": {:.17g}", *count.f1);
+  if (count.matthews) json += fmt::format(", \"matthews\": {:.17g}", *count.matthews);
+  return json;
+}
+
+}  // namespace
+
 std::string json_of(const train::TaskResult& result) {
-  if (!result.has_labels) return fmt::format("\"total\": {}", result.total);
+  if (!result.has_labels) return fmt::format("\"total\": {}", result.all.total);
   const std::optional<data::SquadScores>& squad = result.squad;
   std::string json;
   if (!squad) {
-    json = fmt::format("\"correct\": {}, \"total\": {}, \"accuracy\": {:.17g}", result.correct, result.total,
-                       result.score);
-    for (const train::TaskResult::Set& set : result.sets) {
-      json += fmt::format("{}{{\"data\": {}, \"correct\": {}, \"total\": {}, \"accuracy\": {:.17g}}}",
-                          &set == &result.sets.front() ? ", \"sets\": [" : ", ", quoted(set.name), set.correct,
-                          set.total, static_cast<double>(set.correct) / static_cast<double>(set.total));
+    json = json_of(result.all);
+    for (const auto& [name, count] : result.sets) {
+      json += fmt::format("{}{{\"data\": {}, {}}}", &name == &result.sets.front().first ? ", \"sets\": [" : ", ",
+                          quoted(name), json_of(count));
     }
     return json + (result.sets.empty() ? "" : "]");
   }
-  json =
-      fmt::format("\"total\": {}, \"exact\": {:.17g}, \"f1\": {:.17g}", result.total, squad->all.exact, squad->all.f1);
+  json = fmt::format("\"total\": {}, \"exact\": {:.17g}, \"f1\": {:.17g}", result.all.total, squad->all.exact,
+                     squad->all.f1);
   const auto append = [&](const char* name, const data::SquadScores::Group& group) {
     if (group.questions == 0) return;
     json += fmt::format(", \"{0}_total\": {1}, \"{0}_exact\": {2:.17g}, \"{0}_f1\": {3:.17g}", name, group.questions,
@@ -49,10 +59,10 @@ void write_predictions(const TaskOptions& options, const train::TaskSplit& split
     std::map<std::string, std::string> texts;
     for (const auto& [id, prediction] : result.predictions) texts[id] = prediction.text;
     predictions = io::squad_predictions_json(texts);
-  } else if (options.task.kind == train::TaskKind::race) {
+  } else if (options.task.is_race()) {
     predictions = data::race_predictions(result.classes);
   } else {
-    predictions = data::glue_predictions(options.task.glue_task(), split.ids, result.classes);
+    predictions = data::glue_predictions(*options.task.glue(), split.ids, result.classes);
   }
   io::write_durably(options.predictions_file + suffix, predictions);
 }

@@ -222,6 +222,10 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
                     "--moe-use-upcycling: the model in {} has experts: leave out this option, and give --finetune for "
                     "a new run",
                     config.checkpoint.load);
+      TRIREME_CHECK(!model::config_from(stored).linear_bias, CheckpointError,
+                    "--moe-use-upcycling: the model in {} has biases, which experts cannot have. Try a model that was "
+                    "trained with --disable-bias-linear",
+                    config.checkpoint.load);
       const train::Upcycling upcycling(plan.model, config.checkpoint.upcycling_granularity);
       require_same_model(stored, model::attributes_of(upcycling.dense_form()));
     } else {
