@@ -31,15 +31,16 @@ TEST(Attention, HandWorkedRows) {
 }
 
 TEST(Attention, BiasesGrowWithDistanceByTheSlopeOfTheHead) {
-  // Heads 2 and 3 of 6 have the slopes 2^-6 and 2^-8 of four heads; heads 4 and 5 2^-1 and 2^-3 of eight.
+  // Heads 2 and 3 of 6 have the slopes 2^-6 and 2^-8 of four heads; heads 4 and 5 2^-1 and 2^-3 of eight. All are halved.
   AttentionProblem p = problem_of({3, 3, 1, 4, 4, 1, true, 0, {}, {}, -1, 0, 6});
+  p.alibi_shift = 1;
   AttentionTensors t;
   t.q.assign(12, 0);
   t.k = t.v = t.dout = t.q;
   compute(test::exact_type(), p, t);
   const Tolerance close = tolerance(test::exact_type(), Operation::elementwise);
   std::vector<double> expected;
-  for (const double slope : {1 / 64.0, 1 / 256.0, 1 / 2.0, 1 / 8.0}) {
+  for (const double slope : {1 / 128.0, 1 / 512.0, 1 / 4.0, 1 / 16.0}) {
     expected.insert(expected.end(),
                     {0, std::log(1 + std::exp(-slope)), std::log(1 + std::exp(-slope) + std::exp(-2 * slope))});
   }

@@ -49,7 +49,7 @@ or --override-opt-param-scheduler to use the command line's | $same --load saved
 or --use-checkpoint-opt-param-scheduler to use the checkpoint's | $same --load saved --lr 0.02 | $same --load saved --lr 0.02 --use-checkpoint-opt-param-scheduler
 or --allow-new-data to continue with these | $more --load saved --seed 7 | $more --load saved --seed 7 --allow-new-data
 give --num-experts | $more --disable-bias-linear --moe-use-upcycling --load dense | $more --disable-bias-linear --num-experts 4 --moe-use-upcycling --load dense
-leave out --moe-ffn-hidden-size | $more --disable-bias-linear --num-experts 4 --moe-use-upcycling --moe-ffn-hidden-size 8 --load dense | $more --disable-bias-linear --num-experts 4 --moe-use-upcycling --load dense
+give --moe-ffn-hidden-size 64 | $more --disable-bias-linear --num-experts 4 --moe-use-upcycling --moe-ffn-hidden-size 8 --load dense | $more --disable-bias-linear --num-experts 4 --moe-use-upcycling --moe-ffn-hidden-size 64 --load dense
 leave out --moe-shared-expert-intermediate-size | $more --disable-bias-linear --num-experts 4 --moe-use-upcycling --moe-shared-expert-intermediate-size 8 --load dense | $more --disable-bias-linear --num-experts 4 --moe-use-upcycling --load dense
 use --backend cpu | $more --backend cuda --dtype fp64 | $more --backend cpu --dtype fp64
 leave out this option, and give --finetune for a new run | $more --disable-bias-linear --num-experts 4 --moe-use-upcycling --load experts | $more --disable-bias-linear --num-experts 4 --finetune --load experts
