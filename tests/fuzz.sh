@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-600}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(corpus corpus_file prompt_lines safetensors text_reader token_files tokenizer_files torch_files utf8)
+[ ${#targets[@]} -gt 0 ] || targets=(chat_template corpus corpus_file prompt_lines safetensors text_reader token_files tokenizer_files torch_files utf8)
 compiler=
 for candidate in clang++ clang++-{20,19,18,17,16}; do
   major=$("$candidate" -dumpversion 2>/dev/null | cut -d. -f1) || continue

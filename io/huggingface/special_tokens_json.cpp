@@ -24,6 +24,9 @@ constexpr int max_file_depth = 16;
 constexpr const char* roles_name = "special_tokens_map.json";
 constexpr const char* generation_name = "generation_config.json";
 constexpr const char* template_name = "chat_template.jinja";
+constexpr const char* template_json_name = "chat_template.json";
+constexpr const char* templates_folder = "additional_chat_templates";
+constexpr std::string_view template_ending = ".jinja";
 
 /// Returns the content of a token, which is a text or an object with one; empty if it is null.
 std::string content_of(const json& token) {
@@ -62,9 +65,7 @@ class SpecialTokensReader {
   SpecialTokens read() {
     const json settings = read_kept(folder_, tokenizer_settings_name, special_),
                roles = read_kept(folder_, roles_name, special_);
-    if (const std::string path = path_in(folder_, template_name); is_there(path)) {
-      special_.files[template_name] = read_whole_file(path, max_file_bytes, Symlinks::follow);
-    }
+    read_templates();
     read_added();
     for (const auto& [name, role] :
          {std::pair{"bos_token", &special_.bos}, {"eos_token", &special_.eos}, {"pad_token", &special_.pad}}) {
@@ -89,6 +90,21 @@ class SpecialTokensReader {
     const auto found = std::ranges::find(texts_, name);
     if (found == texts_.end()) return std::nullopt;
     return static_cast<std::int32_t>(found - texts_.begin());
+  }
+
+  void read_templates() {
+    std::vector<std::string> names{template_name, template_json_name};
+    if (const std::string path = path_in(folder_, templates_folder); is_there(path)) {
+      for (const std::string& name : names_in(path)) {
+        const bool is_kept = name.ends_with(template_ending) && is_plain_name(name, 200);
+        if (is_kept) names.push_back(path_in(templates_folder, name.c_str()));
+        if (!is_kept) log::warn("{}: ignoring the file {}: chat templates are NAME.jinja", path, shortened(name));
+      }
+    }
+    for (const std::string& name : names) {
+      const std::string path = path_in(folder_, name.c_str());
+      if (is_there(path)) special_.files[name] = read_whole_file(path, max_file_bytes, Symlinks::follow);
+    }
   }
 
   void read_added() {
@@ -187,17 +203,56 @@ std::string named_token(const std::string& folder, const char* role) {
       json_member(parse_json(read_whole_file(path, max_file_bytes, Symlinks::follow), path, max_file_depth), role));
 }
 
-std::string chat_template_of(const SpecialTokens& special) {
-  if (const auto file = special.files.find(template_name); file != special.files.end()) return file->second;
-  const auto file = special.files.find(tokenizer_settings_name);
-  if (file == special.files.end()) return {};
-  const json settings = parse_json(file->second, tokenizer_settings_name, max_file_depth);
-  const json& found = json_member(settings, "chat_template");
-  if (found.is_string()) return found.get<std::string>();
-  for (const json& named : found) {
-    if (json_member(named, "name") == "default") return content_of(json_member(named, "template"));
+std::map<std::string, std::string> chat_templates_of(const SpecialTokens& special) {
+  std::map<std::string, std::string> templates;
+  const auto add = [&](const json& found) {
+    if (found.is_string()) templates["default"] = found.get<std::string>();
+    if (!found.is_array()) return;
+    for (const json& named : found) {
+      const json &name = json_member(named, "name"), &text = json_member(named, "template");
+      if (name.is_string() && text.is_string()) templates[name.get<std::string>()] = text.get<std::string>();
+    }
+  };
+  const auto settings = special.files.find(tokenizer_settings_name);
+  const bool has_files = std::ranges::any_of(special.files, [](const auto& file) {
+    return file.first == template_name || file.first.starts_with(templates_folder);
+  });
+  if (settings != special.files.end() && !has_files) {
+    add(json_member(parse_json(settings->second, tokenizer_settings_name, max_file_depth), "chat_template"));
   }
-  return {};
+  for (const auto& [name, text] : special.files) {
+    if (name == template_name) templates["default"] = text;
+    if (name.starts_with(templates_folder)) {
+      const std::size_t begin = std::string_view(templates_folder).size() + 1;
+      templates[name.substr(begin, name.size() - begin - template_ending.size())] = text;
+    }
+  }
+  const auto file = special.files.find(template_json_name);
+  if (file != special.files.end() && templates.empty()) {
+    add(json_member(parse_json(file->second, template_json_name, max_file_depth), "chat_template"));
+  }
+  return templates;
+}
+
+std::map<std::string, std::string> named_tokens_of(const data::Tokenizer& tokenizer) {
+  std::map<std::string, std::string> tokens;
+  const SpecialTokens& special = tokenizer.special();
+  for (const char* name : {roles_name, tokenizer_settings_name}) {
+    const auto file = special.files.find(name);
+    if (file == special.files.end()) continue;
+    const json settings = parse_json(file->second, name, max_file_depth);
+    for (const auto& [role, token] : settings.items()) {
+      if (role.ends_with("_token") && !content_of(token).empty()) tokens[role] = content_of(token);
+    }
+  }
+  if (!tokens.empty()) return tokens;
+  const std::int32_t end = tokenizer.end_of_document();
+  for (const auto& [name, id] : tokenizer.special_names()) {
+    if (id == special.bos) tokens["bos_token"] = name;
+    if (id == special.eos.value_or(end)) tokens["eos_token"] = name;
+    if (id == special.pad) tokens["pad_token"] = name;
+  }
+  return tokens;
 }
 
 }  // namespace trireme::io

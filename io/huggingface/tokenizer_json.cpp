@@ -117,7 +117,11 @@ void put_roles(const data::Tokenizer& tokenizer, const std::vector<std::string>&
 /// Adds the files that were read with the tokenizer; they replace those of the same name.
 void put_kept(const data::SpecialTokens& special, std::map<std::string, std::string>& files) {
   for (const auto& [name, text] : special.files) {
-    if (name != post_processor_name) files[name] = text;
+    if (name == post_processor_name) continue;
+    const std::size_t end = name.rfind('/');
+    TRIREME_CHECK(end == name.npos || name.substr(0, end) == "additional_chat_templates", DataError,
+                  "the tokenizer is damaged: it has the file {}, outside the folder of a model", shortened(name));
+    files[name] = text;
   }
 }
 

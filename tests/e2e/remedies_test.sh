@@ -60,7 +60,7 @@ or --sampling shuffled | ${same/iters 8/iters 90000} --lr 0.01 --sampling sequen
 Try another --split, --split-by tokens | $more --split 1,998,1 --split-by documents | $more --split 1,998,1 --split-by tokens
 Try another --json-key | corpus build --input sentences.jsonl --output x.h5 --tokenizer bytes --json-key body | corpus build --input sentences.jsonl --output x.h5 --tokenizer bytes --json-key text
 or add --resume to continue it | $generate --prompts prompts.jsonl --output answers.jsonl | $generate --prompts prompts.jsonl --output answers.jsonl --resume
---prompts and --interactive exclude each other: give one of them | $generate --prompts prompts.jsonl --prompt a | $generate --prompt a
+--chat and --interactive exclude each other: give one of them | $generate --prompts prompts.jsonl --prompt a | $generate --prompt a
 leave out one or the other | $generate --prompt a --temperature 0 --top-k 4 | $generate --prompt a --top-k 4
 Try --load with the folder above it | generate --load saved/step-00000004 --follow --prompt a --max-new-tokens 4 | $generate --prompt a
 Try --long-examples cut | $eval --task LAMBADA --data-path long.jsonl | $eval --task LAMBADA --data-path long.jsonl --long-examples cut

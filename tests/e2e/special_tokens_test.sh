@@ -1,5 +1,6 @@
 #!/bin/bash
-# Special tokens of a tokenizer: from the files of transformers through corpus, training, export and import; types of weights.
+# Special tokens of a tokenizer: from the files of transformers through corpus, training, export and import; conversations by its
+# chat template; types of weights.
 tokenizers=$(realpath "$(dirname "$0")/../fixtures/tokenizers")
 source "$(dirname "$0")/functions.sh"
 
@@ -29,6 +30,8 @@ done_by 1 checkpoint import --input model --output again
 done_by 1 checkpoint export --load again --output model2
 check "export of import has the same tokenizer" cmp model/tokenizer.json model2/tokenizer.json
 
+done_by 1 train "${shape[@]}" --train-iters 1 --data-path bytes.h5 --save bytes_run
+
 # Equal ids fit, whatever the special tokens; the model keeps its own.
 done_by 1 eval --load run --data-path bare.h5
 check "differing special tokens are one line" [ "$(grep -c 'same ids, but other special tokens: .*bos none and 272' err)" = 1 ]
@@ -56,3 +59,44 @@ check "texts begin with BOS, in one line" [ "$(grep -c 'texts begin with 272 (<|
 check "--no-bos says what it leaves out" grep -q "texts lack 272" err.bos--no-bos
 check "and changes the loss" [ "$(cat lambada)" != "$(cat lambada--no-bos)" ]
 check "fp64 weights are loaded in fp32, in one line" [ "$(grep -c 'weights stored in fp64 are loaded in fp32' err.bos--no-bos)" = 1 ]
+
+# Conversations are written by the chat template; the same tokens as a prompt are continued alike.
+chat=(generate --load run --max-new-tokens 8 --temperature 0 --output -)
+echo '[{"role": "user", "content": "hi"}, {"role": "user", "content": "<|turn|>a"}]' >chat.json
+echo '{"tokens": [272, 275, 71, 72, 274, 275, 274, 64, 274]}' >chat_tokens.jsonl
+done_by 1 "${chat[@]}" --prompts chat_tokens.jsonl
+cp out chat_tokens.out
+done_by 2 "${chat[@]}" --chat chat.json
+check "the template writes the conversation, and names are tokens" cmp out chat_tokens.out
+done_by 1 "${chat[@]}" --chat - <chat.json
+check "--chat - reads standard input" cmp out chat_tokens.out
+done_by 1 generate --load run --max-new-tokens 8 --temperature 0 --chat chat.json
+check "an answer without --output is text" grep -qav finish_reason out
+printf '{"messages": [{"role": "user", "content": "%s"}], "id": "%s", "tools": null}\n' hi first a second >chats.jsonl
+done_by 1 "${chat[@]}" --chat chats.jsonl
+check "each line is a conversation" [ "$(grep -o '^{"id":[^,]*' out | tr -d '\n')" = '{"id":"first"{"id":"second"' ]
+# shellcheck disable=SC2016  # a template
+echo '{% if messages|length > 1 %}{{ raise_exception("one message only") }}{% endif %}{{ bos_token ~ messages[0].content }}' >own.jinja
+ended=(generate --load run --chat chats.jsonl --chat-template own.jinja --max-new-tokens 2000 --output -)
+done_by 1 "${ended[@]}"
+check "an answer ends at a token that ends texts" grep -q '"finish_reason":"end_of_document"}' out
+done_by 1 "${ended[@]}" --ignore-eos
+check "but not with --ignore-eos" grep -q '"finish_reason":"length"}' out
+refused 3 "the template refuses the conversation: one message only" 1 "${chat[@]}" --chat chat.json --chat-template own.jinja
+refused 3 "chat.json" 1 "${chat[@]}" --chat chat.json --chat-template own.jinja
+echo '{% include "x" %}' >other.jinja
+refused 3 "other.jinja, line 1: the tag 'include' is not supported" 1 "${chat[@]}" --chat chat.json --chat-template other.jinja
+refused 2 "neither a file nor a template of the model" 1 "${chat[@]}" --chat chat.json --chat-template none
+refused 2 "give a file of one by --chat-template" 1 generate --load bytes_run --chat chat.json
+
+# All chat templates of a folder come back.
+mkdir model2/additional_chat_templates
+echo '{{ bos_token }}{{ tools[0].name }}' >model2/additional_chat_templates/tool_use.jinja
+done_by 1 checkpoint import --input model2 --output with_tools
+done_by 1 checkpoint export --load with_tools --output model4
+check "export of import has the templates" diff -r model2/additional_chat_templates model4/additional_chat_templates
+echo '{"messages": [{"role": "user"}], "tools": [{"name": "hi"}]}' >tools.json
+echo '{"tokens": [272, 71, 72]}' >tools_tokens.jsonl
+done_by 1 generate --load with_tools --max-new-tokens 8 --temperature 0 --prompts tools_tokens.jsonl --output tools.out
+done_by 1 generate --load with_tools --max-new-tokens 8 --temperature 0 --chat tools.json --output -
+check "a conversation with tools takes the template tool_use" cmp out tools.out

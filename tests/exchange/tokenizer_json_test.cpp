@@ -137,11 +137,24 @@ TEST(SpecialTokensOfFiles, HaveRolesEndsAndATemplate) {
   EXPECT_EQ(special.pad, 276);
   EXPECT_EQ(llama3->end_of_document(), 273);
   EXPECT_THAT(llama3->stops(), testing::ElementsAre(273, 274));
-  EXPECT_THAT(chat_template_of(special), testing::StartsWith("{{ bos_token }}{% for message"));
+  EXPECT_THAT(chat_templates_of(special).at("default"), testing::StartsWith("{{ bos_token }}{% for message"));
+  EXPECT_EQ(named_tokens_of(*llama3).at("bos_token"), "<|begin_of_text|>");
   const auto added = read_tokenizer_of(TRIREME_FIXTURES "/tokenizers/added", "");
   EXPECT_EQ(added->end_of_document(), *added->special().eos);  // no known name ends documents
   EXPECT_TRUE(added->special().added.at(276).lstrip);
-  EXPECT_EQ(chat_template_of(added->special()), "");
+  EXPECT_TRUE(chat_templates_of(added->special()).empty());
+}
+
+TEST(SpecialTokensOfFiles, InConversationsAreFoundAsTransformersDoes) {
+  const auto ids_of = [](const std::string& name, const std::string& text) {
+    return read_tokenizer_of(TRIREME_FIXTURES "/tokenizers/" + name, "")->encode_chat(text);
+  };
+  // Ids of the library tokenizers.
+  EXPECT_THAT(ids_of("llama2", "</s>a b</s> a</s>b"),
+              testing::ElementsAre(2, 278, 262, 278, 101, 2, 278, 278, 262, 2, 278, 101));
+  EXPECT_THAT(ids_of("gemma", "<eos>a b<eos> a<eos>b"), testing::ElementsAre(1, 263, 279, 102, 1, 279, 263, 1, 102));
+  EXPECT_THAT(ids_of("llama3", "<|turn|>a b<|turn|> a<|turn|>b"),
+              testing::ElementsAre(274, 64, 220, 65, 274, 220, 64, 274, 65));
 }
 
 TEST(SpecialTokensOfFiles, OfFilesWithoutAPostProcessorFollowTheirSettings) {

@@ -185,6 +185,19 @@ std::vector<std::string> BpeTokenizer::special_spellings() const {
   return spellings;
 }
 
+std::vector<std::pair<std::string, std::int32_t>> BpeTokenizer::special_names() const {
+  std::vector<std::pair<std::string, std::int32_t>> names;
+  const auto add = [&](std::int32_t id) {
+    if (const std::string& name = vocabulary_.tokens[static_cast<std::size_t>(id)]; !name.empty()) {
+      names.emplace_back(name, id);
+    }
+  };
+  std::ranges::for_each(vocabulary_.special, add);
+  const std::int32_t end = vocabulary_.end_of_document;
+  if (end >= 0 && std::ranges::find(vocabulary_.special, end) == vocabulary_.special.end()) add(end);
+  return names;
+}
+
 std::string bpe_extension_text(const BpeVocabulary& vocabulary) {
   const bool has_steps = !vocabulary.normalizer.empty() && !is_composed(vocabulary);
   if (!has_steps && vocabulary.added_properties.empty() && !vocabulary.characters) return {};

@@ -29,10 +29,15 @@ class BpeTokenizer final : public Tokenizer {
   void encode_continuation(std::string_view text, std::vector<std::int32_t>& ids) const override {
     encode_from(text, TextStart::inside, ids);
   }
+  void encode_after_token(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    encode_from(text, TextStart::part, ids);
+  }
   void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
   void decode_continuation(std::span<const std::int32_t> ids, std::string& bytes) const override;
   /// Names of the marked tokens or, if none are marked, of those that are neither a byte nor a merge result.
   std::vector<std::string> special_spellings() const override;
+  /// Names of the marked tokens and of the one that ends documents.
+  std::vector<std::pair<std::string, std::int32_t>> special_names() const override;
   bool can_cut(std::string_view text, std::size_t at) const override;
 
  private:

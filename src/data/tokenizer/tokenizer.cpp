@@ -9,6 +9,7 @@
 #include "src/base/hash.hpp"
 #include "src/base/parse_number.hpp"
 #include "src/data/text/words.hpp"
+#include "src/data/tokenizer/added_tokens.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/payload_lines.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
@@ -38,6 +39,7 @@ class ByteTokenizer final : public Tokenizer {
   }
 
   bool can_cut(std::string_view, std::size_t) const override { return true; }
+  std::vector<std::pair<std::string, std::int32_t>> special_names() const override { return {{"<|endoftext|>", 256}}; }
 
  private:
   std::string definition() const override { return byte_payload; }
@@ -131,6 +133,27 @@ void Tokenizer::set_special(SpecialTokens special) {
 std::vector<std::int32_t> Tokenizer::encode_prompt(std::string_view text) const {
   std::vector<std::int32_t> ids = special_.prefix;
   encode(text, ids);
+  return ids;
+}
+
+std::vector<std::int32_t> Tokenizer::encode_chat(std::string_view text) const {
+  std::vector<AddedText> names;
+  for (const auto& [name, id] : special_names()) {
+    const auto found = special_.added.find(id);
+    const AddedToken token = found == special_.added.end() ? AddedToken() : found->second;
+    TRIREME_CHECK(!token.single_word || text.find(name) == text.npos, DataError,
+                  "conversations cannot use the special token '{}', which is found as a single word only", name);
+    names.push_back({name, id, token.lstrip, token.rstrip});
+  }
+  std::vector<std::int32_t> ids;
+  AddedTokens(std::move(names))
+      .split(
+          text,
+          [&](std::string_view part) {
+            if (part.data() == text.data()) encode(part, ids);
+            if (part.data() != text.data()) encode_after_token(part, ids);
+          },
+          [&](std::int32_t id) { ids.push_back(id); });
   return ids;
 }
 

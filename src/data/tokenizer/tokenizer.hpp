@@ -31,8 +31,12 @@ class Tokenizer {
   /// Appends the ids of a text that continues another one, which was cut. Differs from `encode` if the tokenizer puts
   /// something before a text, such as a space.
   virtual void encode_continuation(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
+  /// Appends the ids of a text that follows a special token.
+  virtual void encode_after_token(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
   /// Names of special tokens, none of them empty. In a text they are ordinary text.
   virtual std::vector<std::string> special_spellings() const { return {}; }
+  /// Names of special tokens with their ids, as texts of conversations spell them.
+  virtual std::vector<std::pair<std::string, std::int32_t>> special_names() const { return {}; }
   /// Appends the bytes of `ids`; the token that ends a document has none. Throws DataError for an id outside the
   /// vocabulary.
   virtual void decode(std::span<const std::int32_t> ids, std::string& bytes) const = 0;
@@ -48,6 +52,9 @@ class Tokenizer {
   void set_special(SpecialTokens special);
   /// Returns the ids of a text that a model continues: those that the tokenizer puts before it, then its own.
   std::vector<std::int32_t> encode_prompt(std::string_view text) const;
+  /// Returns the ids of a text in which the names of special tokens are these tokens, wherever they come from. As in
+  /// transformers, the leftmost and longest name counts, and AddedToken's properties decide on its neighbours.
+  std::vector<std::int32_t> encode_chat(std::string_view text) const;
   /// Ids at which a continuation ends; by default the one that ends documents, if there is one.
   std::vector<std::int32_t> stops() const;
   /// The special tokens and the definition as one text, from which `tokenizer_from_payload` makes an equal tokenizer.

@@ -1,3 +1,5 @@
+#include <filesystem>
+
 #include "io/huggingface/config_json.hpp"
 #include "io/huggingface/tokenizer_json.hpp"
 #include "io/posix/folder.hpp"
@@ -154,6 +156,9 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
     if (world.rank() != 0) return;
     weights->finish();
     const auto write = [&](const std::string& name, const std::string& text) {
+      if (const std::size_t end = name.find('/'); end != name.npos) {
+        std::filesystem::create_directories(o.output + "/" + name.substr(0, end));
+      }
       io::write_durably(o.output + "/" + name, text);
     };
     for (const auto& [name, text] : tokenizer_files) write(name, text);

@@ -15,6 +15,12 @@ void GenerateOptions::declare(Options& options) {
       "prompt", &prompt, "TEXT",
       "Text to continue, \"-\": from standard input without its last line feed. An empty one begins a document. "
       "Without any prompt a user types one after another.");
+  options.add("chat", &chat, "FILE",
+              "Instead of --prompt: a conversation in JSON, a list of messages or an object with \"messages\" and "
+              "optionally \"tools\", or one a line. The model's chat template writes it. \"-\": from standard input.");
+  options.add(
+      "chat-template", &chat_template, "NAME|FILE",
+      "Template of Jinja for --chat instead of the model's default: another of the model's by name, or a file.");
   options.add_flag("interactive", &interactive_,
                    "Read prompts line by line from standard input; the default on a terminal.");
   options.add("max-new-tokens", &max_new_tokens, "N", "Maximum number of tokens to add to a text.", at_least(0));
@@ -53,16 +59,19 @@ void GenerateOptions::declare(Options& options) {
 
 void GenerateOptions::settle(const Options& options) {
   model.settle();
-  const int given = options.given("prompt") + options.given("prompts") + interactive_;
-  TRIREME_CHECK(given <= 1, ConfigError, "--prompt, --prompts and --interactive exclude each other: give one of them");
+  const int given = options.given("prompt") + options.given("prompts") + options.given("chat") + interactive_;
+  TRIREME_CHECK(given <= 1, ConfigError,
+                "--prompt, --prompts, --chat and --interactive exclude each other: give one of them");
   source_ = options.given("prompt")        ? TextSource::prompt
             : options.given("prompts")     ? TextSource::prompts
+            : options.given("chat")        ? TextSource::chat
             : num_samples && !interactive_ ? TextSource::nothing
                                            : TextSource::interactive;
   const bool is_interactive = source_ == TextSource::interactive;
-  TRIREME_CHECK(!is_interactive || interactive_ || isatty(STDIN_FILENO) == 1, ConfigError,
-                "--prompt, --prompts or --num-samples must be given where standard input is no terminal; --interactive "
-                "reads prompts from it line by line");
+  TRIREME_CHECK(
+      !is_interactive || interactive_ || isatty(STDIN_FILENO) == 1, ConfigError,
+      "--prompt, --prompts, --chat or --num-samples must be given where standard input is no terminal; --interactive "
+      "reads prompts from it line by line");
   if (source_ == TextSource::prompts || (source_ == TextSource::nothing && output.empty())) {
     if (output.empty()) output = "-";
   }
@@ -78,6 +87,8 @@ void GenerateOptions::settle(const Options& options) {
   problems.expect(std::ranges::find(stop, "") == stop.end(), "--stop: a text is empty");
   problems.need(options, {"logprobs"}, writes_json(), "--output FILE or --output -, where results are JSON");
   problems.need(options, {"resume"}, !writes_to_stdout(), "--output FILE");
+  problems.need(options, {"chat-template"}, source_ == TextSource::chat, "--chat FILE");
+  problems.exclude(!(source_ == TextSource::chat && model.without_bos), "no-bos", "chat");
   problems.exclude(!(follow && resume), "follow", "resume");
   problems.exclude(!(follow && model.step), "follow", "ckpt-step");
   for (const char* name : {"output", "follow", "num-samples"}) {

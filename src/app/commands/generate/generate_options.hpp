@@ -14,6 +14,7 @@ namespace trireme::app {
 enum class TextSource {
   prompt,      ///< one prompt, given or on standard input
   prompts,     ///< lines of JSON, in a file or on standard input
+  chat,        ///< conversations in JSON, in a file or on standard input
   nothing,     ///< the beginning of a document
   interactive  ///< prompts that a user types
 };
@@ -24,6 +25,7 @@ struct GenerateOptions {
   std::int64_t max_new_tokens = 100;
   infer::SamplingOptions sampling;
   std::string prompts;                      ///< file of prompts
+  std::string chat, chat_template;          ///< file of conversations; name or file of a template
   std::optional<std::int64_t> num_samples;  ///< continuations of each prompt
   std::vector<std::string> stop;
   bool ignore_eos = false;
@@ -45,7 +47,9 @@ struct GenerateOptions {
   bool writes_json() const { return !output.empty(); }
   /// Returns whether results go to standard output.
   bool writes_to_stdout() const { return output.empty() || output == "-"; }
-  bool reads_stdin() const { return source_ == TextSource::interactive || prompt == "-" || prompts == "-"; }
+  /// File of the texts to continue; "-": standard input.
+  const std::string& file() const { return source_ == TextSource::chat ? chat : prompts; }
+  bool reads_stdin() const { return source_ == TextSource::interactive || prompt == "-" || file() == "-"; }
 
  private:
   bool interactive_ = false;

@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "io/corpus/prepare_files.hpp"
+#include "io/json/chat_json.hpp"
 #include "io/json/json_text.hpp"
 #include "io/json/prompt_json.hpp"
 #include "io/posix/folder.hpp"
@@ -19,8 +21,9 @@ PromptReader::PromptReader(const GenerateOptions& options, std::string_view text
                            const model::ModelConfig& model)
     : options_(options), text_(text), tokenizer_(tokenizer), model_(model) {
   prompt_.number = -1;
-  const bool reads_lines = options.source() == TextSource::prompts;
-  name_ = !reads_lines ? "--prompt" : options.prompts == "-" ? "standard input" : options.prompts;
+  const bool reads_lines = options.source() == TextSource::prompts, reads_chats = options.source() == TextSource::chat;
+  name_ = !reads_lines && !reads_chats ? "--prompt" : options.file() == "-" ? "standard input" : options.file();
+  if (reads_chats) chats_.emplace(tokenizer, options.chat_template);
   // The JSON reader checks UTF-8.
   if (reads_lines && options.prompts != "-") {
     reader_.emplace(io::prepare_files(), std::vector<std::string>{options.prompts},
@@ -37,7 +40,12 @@ bool PromptReader::next() {
 }
 
 bool PromptReader::read_line() {
-  if (options_.source() != TextSource::prompts) {
+  if (chats_ && lines_ == 0 && io::is_one_value(text_)) {
+    take_chat(std::exchange(text_, {}), name_, "1");
+    lines_ = 1;
+    return true;
+  }
+  if (options_.source() != TextSource::prompts && !chats_) {
     if (lines_++ > 0) return false;
     prompt_.tokens = prompt_tokens(tokenizer_, options_.prompt == "-" ? text_ : options_.prompt, model_, name_);
     prompt_.id = "1";
@@ -62,6 +70,7 @@ bool PromptReader::read_line() {
 
 void PromptReader::parse_line(std::string_view bytes, std::int64_t position) {
   const std::string where = fmt::format("{}:{}", name_, position);
+  if (chats_) return take_chat(bytes, where, std::to_string(position));
   io::PromptLine line = io::parse_prompt(bytes, where);
   prompt_.id = line.id.empty() ? std::to_string(position) : line.id;
   prompt_.max_new_tokens = line.max_new_tokens.value_or(options_.max_new_tokens);
@@ -71,6 +80,15 @@ void PromptReader::parse_line(std::string_view bytes, std::int64_t position) {
     check_prompt(line.tokens, model_, where);
     prompt_.tokens = std::move(line.tokens);
   }
+}
+
+void PromptReader::take_chat(std::string_view text, const std::string& where, const std::string& id) {
+  const io::Chat chat = io::parse_chat(text, where);
+  prompt_.id = chat.id.empty() ? id : chat.id;
+  prompt_.max_new_tokens = chat.max_new_tokens.value_or(options_.max_new_tokens);
+  prompt_.tokens = chats_->tokens(chat, where);
+  TRIREME_CHECK(!prompt_.tokens.empty(), DataError, "{}: the chat template writes nothing", where);
+  check_prompt(prompt_.tokens, model_, where);
 }
 
 EarlierResults read_results(const std::string& path) {
@@ -90,7 +108,7 @@ EarlierResults read_results(const std::string& path) {
 infer::PromptSource check_prompts(PromptReader reader, const GenerateOptions& options, const model::ModelConfig& model,
                                   const EarlierResults& earlier) {
   const bool from_nothing = options.source() == TextSource::nothing;
-  const std::string name = from_nothing ? "--num-samples" : options.prompts == "-" ? "standard input" : options.prompts;
+  const std::string name = from_nothing ? "--num-samples" : options.file() == "-" ? "standard input" : options.file();
   infer::PromptSource source;
   while (reader.next()) {
     const infer::Prompt& prompt = reader.prompt();

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/app/commands/generate/chat_prompts.hpp"
 #include "src/app/commands/generate/generate_options.hpp"
 #include "src/app/job/prompt_tokens.hpp"
 #include "src/prepare/text_reader.hpp"
@@ -15,8 +16,8 @@ namespace trireme::app {
 /// GenerateOptions::samples times, with numbers of its own.
 class PromptReader {
  public:
-  /// `text` is standard input, if the options name it. All arguments must live longer. Throws DataError for a prompt
-  /// that the model cannot continue, here and below.
+  /// `text` is standard input, if the options name it, or the file of conversations. All arguments must live longer.
+  /// Throws DataError for a prompt that the model cannot continue, here and below.
   PromptReader(const GenerateOptions& options, std::string_view text, const data::Tokenizer& tokenizer,
                const model::ModelConfig& model);
 
@@ -31,13 +32,15 @@ class PromptReader {
   /// Reads the next line into prompt_. Returns false at the end.
   bool read_line();
   void parse_line(std::string_view bytes, std::int64_t position);
+  void take_chat(std::string_view text, const std::string& where, const std::string& id);
 
   const GenerateOptions& options_;
-  std::string_view text_;  // rest of standard input
+  std::string_view text_;  // rest of standard input or of the conversations
   const data::Tokenizer& tokenizer_;
   const model::ModelConfig& model_;
   std::string name_;                           // name of the source, for messages
   std::optional<prepare::TextReader> reader_;  // reader of a file, if any
+  std::optional<ChatPrompts> chats_;           // template of conversations, if they are read
   prepare::TextPiece piece_;
   std::int64_t lines_ = 0;
   infer::Prompt prompt_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "io/json/prompt_json.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/base/log.hpp"
@@ -15,6 +16,8 @@
 
 namespace trireme::app {
 namespace {
+
+constexpr std::int64_t max_chat_bytes = std::int64_t{1} << 30;
 
 void log_rate(std::int64_t prompts, const infer::GenerationCounts& counts, double elapsed_s) {
   log::info("continued {} of {} tokens by {} tokens in {:.2f} s, {:.2f} s of it for the prompts: {:.1f} tokens/s",
@@ -58,8 +61,11 @@ void TextPrinter::finish(infer::Continuation continuation) {
 }
 
 PromptSession::PromptSession(Job& job, const GenerateOptions& options) : job_(job), options_(options) {
-  if (options.reads_stdin()) standard_input_ = read_standard_input(*job.world);
-  if (options.source() == TextSource::prompt && standard_input_.ends_with('\n')) standard_input_.pop_back();
+  if (options.reads_stdin()) input_ = read_standard_input(*job.world);
+  if (options.source() == TextSource::chat && options.chat != "-") {
+    collectively(*job.world, [&] { input_ = io::read_whole_file(options.chat, max_chat_bytes, io::Symlinks::follow); });
+  }
+  if (options.source() == TextSource::prompt && input_.ends_with('\n')) input_.pop_back();
 }
 
 EarlierResults PromptSession::open_output() {
@@ -80,7 +86,9 @@ EarlierResults PromptSession::open_output() {
 }
 
 void PromptSession::run(SavedModel& saved) {
-  const std::unique_ptr<data::Tokenizer> tokenizer = prompt_tokenizer_of(saved.description, options_.model);
+  const std::unique_ptr<data::Tokenizer> tokenizer = options_.source() == TextSource::chat
+                                                         ? tokenizer_of(saved.description)
+                                                         : prompt_tokenizer_of(saved.description, options_.model);
   const ContinuationText texts(*tokenizer, options_.stop);
   const infer::GenerationOptions generation = generation_options(options_, *tokenizer, texts);
   const model::ModelConfig& model = saved.model->config();
@@ -89,8 +97,8 @@ void PromptSession::run(SavedModel& saved) {
   infer::PromptSource source;
   std::optional<PromptReader> prompts;
   collectively(*job_.world, [&] {
-    source = check_prompts(PromptReader(options_, standard_input_, *tokenizer, model), options_, model, earlier);
-    prompts.emplace(options_, standard_input_, *tokenizer, model);
+    source = check_prompts(PromptReader(options_, input_, *tokenizer, model), options_, model, earlier);
+    prompts.emplace(options_, input_, *tokenizer, model);
   });
   collectively(*job_.world, [&] {
     if (!job_.is_root() || options_.writes_to_stdout() || !is_first) return;
@@ -99,14 +107,14 @@ void PromptSession::run(SavedModel& saved) {
   });
   source.read = [&](std::int64_t number) {
     while (prompts->number() < number) {
-      TRIREME_CHECK(prompts->next(), DataError, "{} became shorter while it was read", options_.prompts);
+      TRIREME_CHECK(prompts->next(), DataError, "{} became shorter while it was read", options_.file());
     }
     return prompts->prompt();
   };
   if (!options_.writes_json() && source.count == 1) return stream(saved, source.read(0), generation, texts);
 
   infer::RecordSink sink;
-  const std::string beginning = options_.prompt == "-" ? standard_input_ : options_.prompt;
+  const std::string beginning = options_.prompt == "-" ? input_ : options_.prompt;
   sink.record = [&](const infer::Prompt& prompt, infer::Continuation continuation) {
     const std::string text = texts.finish(continuation);
     if (!options_.writes_json()) return beginning + text + "\n";
@@ -121,7 +129,7 @@ void PromptSession::run(SavedModel& saved) {
 
 void PromptSession::stream(SavedModel& saved, const infer::Prompt& prompt, const infer::GenerationOptions& options,
                            const ContinuationText& texts) {
-  if (job_.is_root()) print_text(options_.prompt == "-" ? standard_input_ : options_.prompt);
+  if (job_.is_root()) print_text(options_.prompt == "-" ? input_ : options_.prompt);
   TextPrinter printer(job_.is_root(), texts);
   infer::GenerationCounts counts{.prompt_tokens = std::ssize(prompt.tokens)};
   const Timer timer;

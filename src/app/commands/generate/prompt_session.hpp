@@ -16,7 +16,7 @@ namespace trireme::app {
 /// Continues the prompts of `trireme generate` with a model, and again with each newer one.
 class PromptSession {
  public:
-  /// The arguments must live longer. Reads standard input if the options name it. Collective.
+  /// The arguments must live longer. Reads standard input if the options name it, and conversations. Collective.
   PromptSession(Job& job, const GenerateOptions& options);
 
   /// Continues all prompts and writes the results. A file of results is created once all prompts are valid. Collective.
@@ -34,7 +34,7 @@ class PromptSession {
 
   Job& job_;
   const GenerateOptions& options_;
-  std::string standard_input_;
+  std::string input_;  // standard input, or the file of conversations
   std::optional<io::AppendFile> output_;
 };
 

@@ -1,0 +1,139 @@
+#include "io/json/chat_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "io/json/json_text.hpp"
+#include "src/base/check.hpp"
+
+namespace trireme::io {
+namespace {
+
+using data::jinja::Entries;
+using data::jinja::Value;
+using data::jinja::Values;
+using nlohmann::json;
+
+constexpr std::size_t max_depth = 100;
+
+/// Builds the values of templates from JSON, members in their order.
+class ValueBuilder : public nlohmann::json_sax<json> {
+ public:
+  explicit ValueBuilder(std::string where) : where_(std::move(where)) {}
+
+  Value take() { return std::move(result_); }
+
+  bool null() override { return add(Value()); }
+  bool boolean(bool value) override { return add(Value::boolean(value)); }
+  bool number_integer(std::int64_t value) override { return add(Value::integer(value)); }
+  bool number_unsigned(std::uint64_t value) override {
+    TRIREME_CHECK(value <= INT64_MAX, DataError, "{}: the integer {} needs more than 64 bits", where_, value);
+    return add(Value::integer(static_cast<std::int64_t>(value)));
+  }
+  bool number_float(double value, const std::string&) override { return add(Value::number(value)); }
+  bool string(std::string& text) override { return add(Value::text(std::move(text))); }
+  bool binary(json::binary_t&) override { return false; }  // JSON has none
+  bool start_object(std::size_t) override { return start(true); }
+  bool start_array(std::size_t) override { return start(false); }
+  bool key(std::string& name) override {
+    levels_.back().key = std::move(name);
+    return true;
+  }
+  bool end_object() override {
+    Entries entries = std::move(levels_.back().entries);
+    levels_.pop_back();
+    return add(Value::mapping(std::move(entries)));
+  }
+  bool end_array() override {
+    Values values = std::move(levels_.back().values);
+    levels_.pop_back();
+    return add(Value::list(std::move(values)));
+  }
+  bool parse_error(std::size_t byte, const std::string&, const json::exception& error) override {
+    throw DataError("{}:{}: not JSON: {}", where_, byte, json_fault(error.what()));
+  }
+
+ private:
+  struct Level {
+    bool is_object = false;
+    std::string key;
+    Entries entries;
+    Values values;
+  };
+
+  bool start(bool is_object) {
+    TRIREME_CHECK(levels_.size() < max_depth, DataError, "{}: nests deeper than {} levels", where_, max_depth);
+    levels_.emplace_back().is_object = is_object;
+    return true;
+  }
+  bool add(Value value) {
+    if (levels_.empty()) {
+      result_ = std::move(value);
+    } else if (Level& level = levels_.back(); level.is_object) {
+      set_entry(level.entries, Value::text(std::move(level.key)), std::move(value));
+    } else {
+      level.values.push_back(std::move(value));
+    }
+    return true;
+  }
+
+  std::string where_;
+  std::vector<Level> levels_;
+  Value result_;
+};
+
+void check_messages(const Value& messages) {
+  const auto* list = messages.if_sequence();
+  TRIREME_CHECK(list != nullptr && !list->values.empty(), DataError,
+                "a conversation needs at least one message, in a list or in the list \"messages\" of an object");
+  for (const Value& message : list->values) {
+    const auto* members = message.if_mapping();
+    TRIREME_CHECK(members && members->find(Value::text("role")), DataError, "message {} is no object with a \"role\"",
+                  &message - list->values.data() + 1);
+  }
+}
+
+}  // namespace
+
+Value parse_value(std::string_view text, const std::string& where) {
+  ValueBuilder builder(where);
+  json::sax_parse(text, &builder);
+  return builder.take();
+}
+
+Chat parse_chat(std::string_view text, const std::string& where) {
+  const Value chat = parse_value(text, where);
+  Chat result;
+  try {
+    const auto* object = chat.if_mapping();
+    const auto find = [&](const char* name) { return object ? object->find(Value::text(name)) : nullptr; };
+    const Value messages = object == nullptr ? chat : find("messages") ? *find("messages") : Value();
+    check_messages(messages);
+    result.variables.emplace_back(Value::text("messages"), messages);
+    for (const char* name : {"tools", "documents"}) {
+      const Value* found = find(name);
+      TRIREME_CHECK(found == nullptr || found->is_none() || found->if_sequence(), DataError, "\"{}\" is no list", name);
+      result.variables.emplace_back(Value::text(name), found ? *found : Value());
+    }
+    if (const Value* others = find("chat_template_kwargs")) {
+      TRIREME_CHECK(others->if_mapping(), DataError, "\"chat_template_kwargs\" is no object");
+      for (const auto& [name, value] : others->if_mapping()->entries) set_entry(result.variables, name, value);
+    }
+    if (const Value* id = find("id")) {
+      TRIREME_CHECK(id->if_text() || id->get<std::int64_t>(), DataError, "\"id\" is neither a text nor a whole number");
+      result.id = data::jinja::to_json(*id, {});
+    }
+    if (const Value* count = find("max_new_tokens")) {
+      const auto* number = count->get<std::int64_t>();
+      TRIREME_CHECK(number && *number >= 0 && *number <= INT32_MAX, DataError,
+                    "\"max_new_tokens\" is no whole number from 0 to {}", INT32_MAX);
+      result.max_new_tokens = *number;
+    }
+  } catch (const DataError& error) {
+    throw DataError("{}: {}", where, error.what());
+  }
+  return result;
+}
+
+bool is_one_value(std::string_view text) { return json::accept(text); }
+
+}  // namespace trireme::io
