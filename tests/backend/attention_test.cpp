@@ -31,7 +31,8 @@ TEST(Attention, HandWorkedRows) {
 }
 
 TEST(Attention, BiasesGrowWithDistanceByTheSlopeOfTheHead) {
-  // Heads 2 and 3 of 6 have the slopes 2^-6 and 2^-8 of four heads; heads 4 and 5 2^-1 and 2^-3 of eight. All are halved.
+  // Heads 2 and 3 of 6 have the slopes 2^-6 and 2^-8 of four heads; heads 4 and 5 2^-1 and 2^-3 of eight. The shift
+  // halves all.
   AttentionProblem p = problem_of({3, 3, 1, 4, 4, 1, true, 0, {}, {}, -1, 0, 6});
   p.alibi_shift = 1;
   AttentionTensors t;
