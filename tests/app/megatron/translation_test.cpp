@@ -247,9 +247,10 @@ TEST(TranslateGenerate, TakesTheWordsOfMegatronsPrograms) {
           .arguments,
       ElementsAre("--max-new-tokens", "9", "--top-p", "0.9", "--temperature", "0"));
   EXPECT_THAT(
-      translate(Words("--sample-input-file x --inference-max-requests 8"), options, "generate").refusal(),
+      translate(Words("--sample-input-file x --inference-dynamic-batching-block-size 8"), options, "generate")
+          .refusal(),
       AllOf(HasSubstr("--sample-input-file x: prompts are lines of JSON; nearest: --prompts FILE --output FILE"),
-            HasSubstr("--inference-max-requests 8: this kind of generation is absent")));
+            HasSubstr("--inference-dynamic-batching-block-size 8: this kind of generation is absent")));
 }
 
 TEST_F(Translate, TakesPaisFlagsOfCorporaThatAreTokens) {
