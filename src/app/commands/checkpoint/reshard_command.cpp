@@ -1,6 +1,7 @@
 #include "src/app/commands/commands.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/job/job.hpp"
@@ -50,15 +51,17 @@ struct ReshardOptions {
   }
 };
 
-/// Returns the files that the ranks of the grid would write, for each kind of tensor in the checkpoint (weights,
-/// moments).
+/// Returns the files that the ranks of the grid would write: all weights, and the moments of those that have them in the
+/// checkpoint. Muon keeps other moments for matrices than for the rest.
 std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& step, const model::ModelConfig& config,
                                                  const train::ExecutionConfig& execution,
                                                  const parallel::ProcessGrid& grid) {
   std::vector<std::string> kinds;  // in the order in which they were written
+  std::unordered_set<std::string> tensors;
   for (const checkpoint::Piece& piece : step.manifest().pieces) {
     const std::string kind = piece.tensor.substr(0, piece.tensor.find('/'));
     if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+    tensors.insert(piece.tensor);
   }
   std::vector<checkpoint::TargetFile> files;
   for (int rank = 0; rank < grid.world_size(); ++rank) {
@@ -67,7 +70,9 @@ std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& s
       // Among many data ranks most shards hold nothing of most tensors.
       if (!piece.written_here || piece.data.numel() == 0) continue;
       for (const std::string& kind : kinds) {
-        file.push_back({.tensor = kind + "/" + piece.name,
+        const std::string tensor = kind + "/" + piece.name;
+        if (kind != "model" && !tensors.contains(tensor)) continue;
+        file.push_back({.tensor = tensor,
                         .shape = piece.shape,
                         .slice = {.box = piece.box, .flat_begin = piece.flat_begin, .count = piece.data.numel()}});
       }
