@@ -51,8 +51,8 @@ struct ReshardOptions {
   }
 };
 
-/// Returns the files that the ranks of the grid would write: all weights, and the moments of those that have them in the
-/// checkpoint. Muon keeps other moments for matrices than for the rest.
+/// Returns the files that the ranks of the grid would write: all weights, and the moments of those that have them in
+/// the checkpoint. Muon keeps other moments for matrices than for the rest.
 std::vector<checkpoint::TargetFile> target_files(const checkpoint::StepReader& step, const model::ModelConfig& config,
                                                  const train::ExecutionConfig& execution,
                                                  const parallel::ProcessGrid& grid) {
