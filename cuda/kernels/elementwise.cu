@@ -10,8 +10,8 @@
 namespace trireme::cuda {
 namespace {
 
-// Bytes read and written per 16-bit element: convert to fp32 6, add 6, scale 4, bias_dropout_add 6, its backward 4,
-// activate and soft_cap 4, backward of activate 6. For each element of y: glu 6, its backward 10.
+// Bytes read and written per 16-bit element: convert to fp32 6, add and multiply 6, scale 4, bias_dropout_add 6, its
+// backward 4, activate and soft_cap 4, backward of activate 6. For each element of y: glu 6, its backward 10.
 
 /// Returns the fp32 number nearest to `value` towards zero, with its last bit set if it is not exact. Rounding it to 16
 /// bits then rounds the value once.
@@ -62,6 +62,16 @@ __global__ void __launch_bounds__(block_threads)
   own.unpack(value);
   other.unpack(added);
   for (int c = 0; c < 8; ++c) value[c] = factor * value[c] + added[c];
+  store(value, range.size, y + range.begin);
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) multiply_kernel(std::int64_t n, const T* x, T* y) {
+  const Vec8 range = vec8_at(global_thread(), n);
+  Accumulation<T> value[8], factor[8];
+  load(y + range.begin, range.size, value);
+  load(x + range.begin, range.size, factor);
+  for (int c = 0; c < 8; ++c) value[c] *= factor[c];
   store(value, range.size, y + range.begin);
 }
 
@@ -221,9 +231,16 @@ class CudaElementwise final : public ElementwiseKernels {
   }
 
   void add(Stream& stream, ConstTensorView x, TensorView y) override {
-    check_add(x, y);
+    check_alike("add", x, y);
     dispatch_gpu(y.dtype(), [&]<class T>() {
       launch_flat(stream, "add", y.numel(), scale_add_kernel<T>, y.numel(), Accumulation<T>{1}, x.as<T>(), y.as<T>());
+    });
+  }
+
+  void multiply(Stream& stream, ConstTensorView x, TensorView y) override {
+    check_alike("multiply", x, y);
+    dispatch_gpu(y.dtype(), [&]<class T>() {
+      launch_flat(stream, "multiply", y.numel(), multiply_kernel<T>, y.numel(), x.as<T>(), y.as<T>());
     });
   }
 

@@ -96,7 +96,7 @@ TEST(Convert, RoundsOnceFromFp64AndTiesToEven) {
   EXPECT_EQ(convert(1e6, DType::fp16), infinity);
 }
 
-TEST_P(Elementwise, AddAndScaleUpdateInPlace) {
+TEST_P(Elementwise, AddMultiplyAndScaleUpdateInPlace) {
   for (const std::int64_t n : sizes) {
     const Tensor x = random_tensor(b(), dtype(), {n}, 1), y = random_tensor(b(), dtype(), {n}, 2);
     const std::vector<double> added = values_of(b(), x);
@@ -104,6 +104,10 @@ TEST_P(Elementwise, AddAndScaleUpdateInPlace) {
     for (std::int64_t i = 0; i < n; ++i) expected[i] += added[i];
     kernels().add(stream(), x, y);
     expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::elementwise), "add");
+    expected = values_of(b(), y);
+    for (std::int64_t i = 0; i < n; ++i) expected[i] *= added[i];
+    kernels().multiply(stream(), x, y);
+    expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::elementwise), "multiply");
     expected = values_of(b(), y);
     for (double& value : expected) value *= -2.5;
     kernels().scale(stream(), -2.5, y);

@@ -119,9 +119,16 @@ class CpuElementwise final : public ElementwiseKernels {
   }
 
   void add(Stream&, ConstTensorView x, TensorView y) override {
-    check_add(x, y);
+    check_alike("add", x, y);
     dispatch_float(y.dtype(), [&]<class T, class A>() {
       combine(x.as<T>(), y.as<T>(), y, [](A x_element, A y_element) { return y_element + x_element; });
+    });
+  }
+
+  void multiply(Stream&, ConstTensorView x, TensorView y) override {
+    check_alike("multiply", x, y);
+    dispatch_float(y.dtype(), [&]<class T, class A>() {
+      combine(x.as<T>(), y.as<T>(), y, [](A x_element, A y_element) { return y_element * x_element; });
     });
   }
 

@@ -22,6 +22,10 @@ class ElementwiseKernels : public KernelFamily<ElementwiseKernels> {
   virtual void add(Stream& stream, ConstTensorView x, TensorView y) {
     pass_on(&ElementwiseKernels::add, stream, {KernelKind::copies, bytes_of({x, y, y})}, x, y);
   }
+  /// y *= x, same size and type.
+  virtual void multiply(Stream& stream, ConstTensorView x, TensorView y) {
+    pass_on(&ElementwiseKernels::multiply, stream, {KernelKind::copies, bytes_of({x, y, y})}, x, y);
+  }
   /// y *= factor.
   virtual void scale(Stream& stream, double factor, TensorView y) {
     pass_on(&ElementwiseKernels::scale, stream, {KernelKind::copies, bytes_of({y, y})}, factor, y);

@@ -114,7 +114,10 @@ inline void check_activate_backward(ConstTensorView dy, ConstTensorView x, Const
   detail::check_size("activate_backward", "x", x, dx.numel(), dx.dtype());
 }
 
-inline void check_add(ConstTensorView x, ConstTensorView y) { detail::check_size("add", "x", x, y.numel(), y.dtype()); }
+/// `where` is add or multiply.
+inline void check_alike(std::string_view where, ConstTensorView x, ConstTensorView y) {
+  detail::check_size(where, "x", x, y.numel(), y.dtype());
+}
 
 inline void check_divide_by_norm(ConstTensorView squares) {
   detail::check_size("divide_by_norm", "squares", squares, 1, DType::fp64);

@@ -93,7 +93,7 @@ Case soft_cap(const Extents& e) {
 }
 
 Case fill_add_scale(const Extents& e) {
-  return {"fill, convert, add, scale, divide_by_norm " + text_of(e), [=](Trial& t) {
+  return {"fill, convert, add, multiply, scale, divide_by_norm " + text_of(e), [=](Trial& t) {
             const Shape shape{e.s, e.b, e.h};
             const TensorView x = t.wide_input(shape, -1, 1), y = t.output(shape), z = t.output(shape);
             t.b.elementwise().convert(t.stream(), x, y);
@@ -101,6 +101,8 @@ Case fill_add_scale(const Extents& e) {
             t.take(y, Precision::exact);
             t.b.elementwise().fill(t.stream(), 0.5, z);
             t.b.elementwise().add(t.stream(), y, z);
+            t.take(z);
+            t.b.elementwise().multiply(t.stream(), y, z);
             t.take(z);
             t.b.elementwise().scale(t.stream(), 0.25, y);
             t.take(y);
