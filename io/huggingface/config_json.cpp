@@ -368,10 +368,11 @@ void read_task(const Settings& settings, ModelConfig& config) {
   if (config.output == model::ModelOutput::classes) {
     const json& labels = settings.value("id2label");
     config.classes = labels.is_object() ? static_cast<std::int64_t>(labels.size()) : settings.integer("num_labels", 2);
-    const std::string problem = settings.text("problem_type", "single_label_classification");
-    if (problem != "single_label_classification") {
-      settings.add(
-          fmt::format("problem_type is '{}': only one correct class per sample is supported", shortened(problem)));
+    const std::string supported = config.classes == 1 ? "regression" : "single_label_classification";
+    const std::string problem = settings.text("problem_type", supported);
+    if (problem != supported) {
+      settings.add(fmt::format("problem_type is '{}': with {} only '{}' is supported", shortened(problem),
+                               counted(config.classes, "label"), supported));
     }
   }
   if (config.output == model::ModelOutput::choices) config.classes = settings.integer("num_choices", 4);

@@ -141,6 +141,7 @@ void put_labels(ordered_json& file, const HuggingFaceModel& model) {
   const ModelConfig& config = model.config;
   const bool has_names = std::ssize(model.labels) == config.classes;
   if (config.output == model::ModelOutput::classes) {
+    if (config.classes == 1) file["problem_type"] = "regression";
     for (std::int64_t i = 0; i < config.classes; ++i) {
       const std::string label = has_names ? model.labels[static_cast<std::size_t>(i)] : fmt::format("LABEL_{}", i);
       file["id2label"][std::to_string(i)] = label;

@@ -394,7 +394,7 @@ constexpr Field table[] = {
      .help = "BERT: leave out token types and the prediction of the segments' order; samples have one segment.",
      .needs = needs_bert, .log = ", no binary head", .megatron = "bert_binary_head"},
     {TRIREME_AT(&C::output), .names = output_names, .attribute = "output", .keys = {"", "", "architectures.0"}},
-    {TRIREME_AT(&C::classes), .range = at_least(2), .attribute = "classes", .stored_if = is_task,
+    {TRIREME_AT(&C::classes), .range = at_least(1), .attribute = "classes", .stored_if = is_task,
      .keys = {"", "", "id2label.length"}},
 };
 // clang-format on

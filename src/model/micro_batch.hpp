@@ -20,8 +20,8 @@ struct MicroBatch {
   ConstTensorView first_visible = {};  ///< [s, b] int32, optional: AttentionProblem::first_visible
   ConstTensorView lengths = {};        ///< [b] int32, optional: positions of the full sequence before padding
   /// [b] int32 and A, optional: class of each sample, and weight of its loss; 0 if it has none. In BERT's pretraining
-  /// the class is 1 if the second segment does not follow the first. For choices, [b / c]: the right one of each c
-  /// samples. For spans, the first position.
+  /// the class is 1 if the second segment does not follow the first. For a value, the bits of it in fp32. For choices,
+  /// [b / c]: the right one of each c samples. For spans, the first position.
   ConstTensorView sample_labels = {};
   ConstTensorView sample_weights = {};
   ConstTensorView span_ends = {};  ///< [b] int32, optional: last position of each sample's answer

@@ -182,6 +182,7 @@ void validate(const ModelConfig& config) {
          "<untie_embeddings_and_output_weights>: the output of a BERT is tied to its token embedding");
   expect(config.is_bert() || config.output != ModelOutput::spans,
          "answers as spans need a BERT: a GPT's positions do not attend to later text");
+  expect(config.output != ModelOutput::choices || config.classes > 1, "a question needs at least 2 choices");
   TRIREME_CHECK(problems.empty(), ConfigError, "{}", problems);
   // Keeps products of sizes within 64 bits.
   const double h = static_cast<double>(config.hidden);

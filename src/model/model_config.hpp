@@ -26,9 +26,9 @@ enum class PositionEmbedding { learned_absolute, rope, alibi };
 /// post: on each sum of residual and branch, and on the embeddings (BERT's original).
 enum class NormPlacement { pre, post };
 /// Output that a model is trained for. pretraining: tokens, and for a BERT with a binary head the order of two
-/// segments. classes: the class of a sample. choices: the right one of several consecutive samples. spans: the first
-/// and last position of an answer in the sample. A BERT classifies by the first position and a pooler, a GPT by its
-/// last token.
+/// segments. classes: the class of a sample, or its value. choices: the right one of several consecutive samples.
+/// spans: the first and last position of an answer in the sample. A BERT classifies by the first position and a pooler,
+/// a GPT by its last token.
 enum class ModelOutput { pretraining, classes, choices, spans };
 
 /// Sliding-window attention of a causal model: in some or all layers, a query attends to itself and to the `left`
@@ -201,7 +201,7 @@ struct ModelConfig {
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT only
   bool binary_head = true;  ///< BERT: token types, a pooler and the prediction of the order of segments
   ModelOutput output = ModelOutput::pretraining;
-  std::int64_t classes = 2;  ///< number of classes or choices, if the output is one of these
+  std::int64_t classes = 2;  ///< number of classes or choices, if the output is one of these; one class is a value
 
   bool is_bert() const { return family == ModelFamily::bert; }
   /// Returns whether a position attends only to itself and earlier ones.

@@ -43,6 +43,8 @@ class Trainer {
 
   const Progress& progress() const { return progress_; }
   bool note_score(double score) { return progress_.note_score(score); }
+  /// Replaces the best score, measured again.
+  void replace_best_score(double score) { progress_.best_score = score; }
   const BatchSchedule& batches() const { return batches_; }
   std::size_t optimizer_bytes() const { return optimizer_->bytes(); }
   bool dynamic_loss_scale() const { return loss_scaler_.dynamic(); }

@@ -156,21 +156,22 @@ TEST_F(GpuTraining, GraphsOfABertComputeTheSameBits) {
 std::vector<std::pair<TrainingRunConfig, Layout>> task_runs() {
   using model::ModelOutput;
   std::vector<std::pair<TrainingRunConfig, Layout>> runs;
-  const auto add = [&](model::ModelFamily family, model::NormPlacement placement, DType dtype, ModelOutput output) {
+  const auto add = [&](model::ModelFamily family, model::NormPlacement placement, DType dtype, ModelOutput output,
+                       std::int64_t classes) {
     TrainingRunConfig config = small_run();
     config.model.family = family;
     config.model.norm_placement = placement;
     config.model.layers = 1;
     config.model.output = output;
-    config.model.classes = output == ModelOutput::choices ? 2 : 3;
+    config.model.classes = classes;
     config.dtype = dtype;
     config.batch = 8 * config.model.samples_per_label();
     runs.emplace_back(config, fmt::format("b {}", config.batch / 4));
   };
-  add(model::ModelFamily::bert, model::NormPlacement::pre, DType::bf16, ModelOutput::classes);
-  add(model::ModelFamily::gpt, model::NormPlacement::pre, DType::fp32, ModelOutput::classes);
-  add(model::ModelFamily::bert, model::NormPlacement::post, DType::fp32, ModelOutput::choices);
-  add(model::ModelFamily::bert, model::NormPlacement::pre, DType::bf16, ModelOutput::spans);
+  add(model::ModelFamily::bert, model::NormPlacement::pre, DType::bf16, ModelOutput::classes, 3);
+  add(model::ModelFamily::gpt, model::NormPlacement::pre, DType::fp32, ModelOutput::classes, 1);
+  add(model::ModelFamily::bert, model::NormPlacement::post, DType::fp32, ModelOutput::choices, 2);
+  add(model::ModelFamily::bert, model::NormPlacement::pre, DType::bf16, ModelOutput::spans, 2);
   return runs;
 }
 

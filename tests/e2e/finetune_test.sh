@@ -180,6 +180,36 @@ refused 3 "bert holds a pretrained model without a head for MNLI" 1 eval --task 
 followed "a model without one is given it" "finetune --task MNLI --pretrained-checkpoint bert.*" "${pairs[@]:3}" --save given
 done_by 1 eval --task MNLI --load given --data-path mnli.tsv
 
+# STS-B is a regression. The best epoch is that of the largest mean of both correlations in the log.
+similarity() { # similarity N: pairs, more similar the more of the second text is in the first
+  printf 'index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n'
+  awk -v n="$1" 'BEGIN { split("a b c d e", w, " "); for (i = 0; i < n; ++i) { b = ""
+    for (j = 1; j <= 5; ++j) b = b (j <= i % 6 ? w[j] : "x") " "
+    printf "%d\tg\tf\t2012\t%d\tx\ty\ta b c d e\t%s.\t%.3f\n", 2 * i, i, b, i % 6 } }'
+}
+similarity 24 >sts.tsv
+similarity 12 >sts_dev.tsv
+values=(finetune --task STS-B --train-data sts.tsv --valid-data sts_dev.tsv --lr 0.03 --seq-length 24 --dtype fp64
+  --global-batch-size 4 --epochs 5 --log-interval 1)
+for family in bert gpt; do
+  done_by 1 "${values[@]}" --pretrained-checkpoint $family --metrics-file one.jsonl --save value_$family
+  cp out one.json
+  check "the log names the metric" grep -q "the best epoch is that of the highest mean of Pearson's correlation and Spearman's correlation" err
+  sed -n 's/.*Pearson.s correlation \([-0-9.]*\), Spearman.s correlation \([-0-9.]*\),.*/\1 \2/p' err |
+    awk 'NR == 1 || $1 + $2 > best { best = $1 + $2 } END { printf "%.4f\n", best / 2 }' >best
+  field score one.json >score
+  check "$family: the best epoch has the largest of $(wc -l <best)" close_to score best 1e-3
+  done_by 2 "${values[@]}" --pretrained-checkpoint $family --metrics-file two.jsonl --pp 2 --seeds 2
+  field lm_loss one.jsonl >losses
+  field lm_loss two.jsonl.seed-1234 >losses2
+  check "$family computes the same on two ranks" close_to losses losses2 1e-10
+  check "the loss of values falls" awk 'NR == 1 { first = $1 } END { exit !($1 < first / 2) }' losses
+  check "seeds have a median" grep -q '"median_score": .*"ensemble": {"total": 12, "pearson": ' out
+  done_by 2 eval --task STS-B --load value_$family --ckpt-step "$(field iteration one.json)" --data-path sts_dev.tsv --tp 2 --predictions-file p
+  check "eval measures it" close_to <(field score out) score 1e-10
+  check "and writes values" [ "$(grep -c '^[0-9]*	-\{0,1\}[0-9.e-]*$' p)" -eq 12 ]
+done
+
 # GLUE's tests have no labels: only predictions can be written.
 printf 'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\ta\tb\t1\n1\t1\t2\tc\td\t1\n' >qqp.tsv
 printf 'id\tquestion1\tquestion2\n5\ta\tb\n' >qqp_test.tsv

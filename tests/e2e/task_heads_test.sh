@@ -4,7 +4,7 @@
 bert=$(realpath "$(dirname "$0")/../fixtures/tasks/bert")
 source "$(dirname "$0")/functions.sh"
 
-for head in three two choices spans; do
+for head in three two one choices spans; do
   cp -r "$bert/models/$head" "$head.in"
   cp "$bert/models/vocab.txt" "$head.in/"
   done_by 1 checkpoint import --input "$head.in" --output $head --dtype fp64
@@ -29,17 +29,24 @@ measured() {
   done_by 1 eval --task "${task%-[12].?}" --load "$2" --data-path "${file[0]}" --predictions-file predictions --micro-batch-size 4 "${@:3}"
   check "$task has transformers' figures" same_figures "$task" 1e-10
 }
-for task in MNLI QQP QNLI RTE WNLI MRPC SST-2 CoLA RACE; do
+for task in MNLI QQP QNLI RTE WNLI MRPC SST-2 CoLA STS-B RACE; do
   head=two
-  case $task in MNLI) head=three ;; RACE) head=choices ;; esac
+  case $task in MNLI) head=three ;; STS-B) head=one ;; RACE) head=choices ;; esac
   measured $task $head
-  check "and its classes" cmp <(tail -n +2 predictions | cut -f 2) "$bert/predictions/$task"
+  tail -n +2 predictions | cut -f 2 >values
+  if [ $task = STS-B ]; then
+    check "and its values" close_to values "$bert/predictions/$task" 1e-8
+  else
+    check "and its classes" cmp values "$bert/predictions/$task"
+  fi
   if [ $head = two ]; then
     check "$task says which order it assumes" grep -q "classes have no names, and are taken for .*, .*\. If their order is another" err
   fi
 done
 done_by 2 eval --task MNLI --load three --data-path "$bert/files/MNLI.tsv" --dtype fp32 --tp 2
 check "two ranks in fp32 are close" same_figures MNLI 1e-5
+done_by 2 eval --task STS-B --load one --data-path "$bert/files/STS-B.tsv" --dtype fp32 --tp 2
+check "also for a value" same_figures STS-B 1e-5
 check "predictions of MNLI have the numbers of its file" [ "$(done_by 1 eval --task MNLI --load three --data-path "$bert/files/MNLI.tsv" \
   --predictions-file p && sed -n 3p p | cut -f 1)" = 3 ]
 
@@ -59,6 +66,7 @@ done
 
 # The printed commands measure; where a head fits several tasks, each of them.
 check "a model with named classes has one task" grep -qx "trireme eval --task MNLI --load three --data-path FILE" three.printed
+check "one with a value has one, too" grep -qx "trireme eval --task STS-B --load one --data-path FILE" one.printed
 check "one without names has several" grep -q "eval --task TASK --load two --data-path FILE, with its TASK of QQP, QNLI, RTE, WNLI, MRPC, SST-2, CoLA" two.printed
 
 # Names in any order and case; a wrong name is no task's.
@@ -71,7 +79,14 @@ check "turned classes are found by their names" cmp <(tail -n +2 predictions | c
 refused 3 "the model's classes are POSITIVE, NEGATIVE, and none is not_duplicate: it was not fine-tuned for QQP" 1 \
   eval --task QQP --load turned --data-path "$bert/files/QQP.tsv"
 refused 3 "of another kind. Try trireme eval --task RACE --load choices --data-path FILE" 1 eval --task QQP --load choices --data-path "$bert/files/QQP.tsv"
-refused 3 "2 classes or choices instead of 3. Try trireme eval --task SST-2 --load turned" 1 eval --task MNLI --load turned --data-path "$bert/files/MNLI.tsv"
+refused 3 "2 classes instead of 3 classes. Try trireme eval --task SST-2 --load turned" 1 eval --task MNLI --load turned --data-path "$bert/files/MNLI.tsv"
 refused 3 "or measure this one: trireme eval --task MNLI --load three --data-path FILE" 1 generate --load three --prompt a
+refused 3 "a single value instead of 2 classes. Try trireme eval --task STS-B --load one" 1 \
+  eval --task QQP --load one --data-path "$bert/files/QQP.tsv"
+done_by 1 checkpoint export --load one --output one.out --dtype fp32
+check "an export of a value is the import" [ "$(grep -c '"problem_type": "regression"\|"0": "LABEL_0"' one.out/config.json)" = 2 ]
+sed -i 's/"regression"/"single_label_classification"/' one.in/config.json
+refused 3 "problem_type is 'single_label_classification': with 1 label only 'regression' is supported" 1 \
+  checkpoint import --input one.in --output refused
 done_by 1 checkpoint export --load turned --output turned.out --dtype fp32
 check "an export has the names of the import" [ "$(grep -c '"0": "POSITIVE"\|"1": "NEGATIVE"\|"POSITIVE": 0\|"NEGATIVE": 1' turned.out/config.json)" = 4 ]

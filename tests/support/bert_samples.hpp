@@ -1,14 +1,14 @@
 #pragma once
 
 #include "src/base/hash.hpp"
-#include "src/data/dataset/sample_source.hpp"
+#include "src/data/tasks/task_samples.hpp"
 #include "src/model/model_config.hpp"
 
 namespace trireme::test {
 
 /// BERT's samples by a formula, with padding in three of four: number x of the stream NAME is splitmix64(fnv1a(NAME),
 /// x). Sample i is row i mod `rows`. With s 48, 4 rows and BERT's vocabulary of 30522 it is the batch of
-/// tests/fixtures/bert_runs.json. A model of a task gets labels instead of masked tokens.
+/// tests/fixtures/bert_runs.json. A model of a task gets labels instead of masked tokens: one of a single class values.
 class FormulaBertSamples final : public data::SampleSource {
  public:
   FormulaBertSamples(const model::ModelConfig& model, std::int64_t s, std::int64_t rows)
@@ -54,7 +54,10 @@ class FormulaBertSamples final : public data::SampleSource {
     if (!sample.last_token.empty()) sample.last_token[0] = static_cast<std::int32_t>(n - 1);
     if (sample.is_random.empty()) return;
     const bool is_span = model_.output == model::ModelOutput::spans;
-    sample.is_random[0] = static_cast<std::int32_t>(below("bert.sop", row, is_span ? n : model_.classes));
+    const bool is_value = model_.output == model::ModelOutput::classes && model_.classes == 1;
+    const std::int64_t label = below("bert.sop", row, is_span ? n : is_value ? 50 : model_.classes);
+    sample.is_random[0] =
+        is_value ? data::label_of_value(static_cast<double>(label) / 10) : static_cast<std::int32_t>(label);
     if (!sample.span_end.empty()) sample.span_end[0] = sample.is_random[0] / 2 + static_cast<std::int32_t>(n / 2);
   }
 

@@ -25,13 +25,13 @@ std::vector<Layout> length_layouts(int ranks) {
 }
 
 /// A small BERT or GPT, with dropout; 13 samples of 13 to 32 of 32 positions.
-TrainingRunConfig small_run(bool is_bert, ModelOutput output) {
+TrainingRunConfig small_run(bool is_bert, ModelOutput output, std::int64_t classes = 3) {
   TrainingRunConfig config;
   config.model.family = is_bert ? model::ModelFamily::bert : model::ModelFamily::gpt;
   config.model.hidden = 32;
   config.model.ffn_hidden = 64;
   config.model.output = output;
-  config.model.classes = output == ModelOutput::choices ? 2 : 3;
+  config.model.classes = classes;
   config.steps = 2;  // the first one is not shortened
   config.bert_rows = 13;
   return config;
@@ -41,11 +41,15 @@ TrainingRunConfig small_run(bool is_bert, ModelOutput output) {
 template <class Test>
 void for_each_model(const Test& test) {
   for (const bool is_bert : {true, false}) {
-    for (const ModelOutput output :
-         {ModelOutput::pretraining, ModelOutput::classes, ModelOutput::choices, ModelOutput::spans}) {
+    for (const auto& [output, classes] : {std::pair{ModelOutput::pretraining, 2},
+                                          {ModelOutput::classes, 3},
+                                          {ModelOutput::classes, 1},
+                                          {ModelOutput::choices, 2},
+                                          {ModelOutput::spans, 2}}) {
       if (!is_bert && (output == ModelOutput::spans || output == ModelOutput::pretraining)) continue;
-      SCOPED_TRACE(testing::Message() << (is_bert ? "BERT, output " : "GPT, output ") << static_cast<int>(output));
-      test(small_run(is_bert, output));
+      SCOPED_TRACE(testing::Message() << (is_bert ? "BERT" : "GPT") << ", output " << static_cast<int>(output) << " of "
+                                      << classes);
+      test(small_run(is_bert, output, classes));
     }
   }
 }

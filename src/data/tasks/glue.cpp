@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/text.hpp"
 #include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
@@ -25,6 +26,9 @@ constexpr GlueClass acceptability[] = {{"0", "unacceptable"}, {"1", "acceptable"
 constexpr GlueClass sentiment[] = {{"0", "negative"}, {"1", "positive"}};
 constexpr GlueClass pronouns[] = {{"0", "not_entailment"}, {"1", "entailment"}};
 
+constexpr Metric accuracy_and_f1[] = {Metric::accuracy, Metric::f1}, matthews[] = {Metric::matthews},
+                 correlations[] = {Metric::pearson, Metric::spearman};
+
 constexpr GlueColumns pairs{.count = 4, .id = 0, .a = 1, .b = 2}, test_pairs{.count = 3, .id = 0, .a = 1, .b = 2};
 constexpr GlueColumns test_text{.count = 2, .id = 0, .a = 1};
 
@@ -38,7 +42,7 @@ constexpr GlueTask tasks[] = {
      .classes = duplicates,
      .labelled = {.count = 6, .id = 0, .a = 3, .b = 4},
      .test = test_pairs,
-     .figure = GlueTask::Figure::f1},
+     .metrics = accuracy_and_f1},
     {.name = "QNLI", .classes = inference, .labelled = pairs, .test = test_pairs},
     {.name = "RTE", .classes = inference, .labelled = pairs, .test = test_pairs},
     {.name = "WNLI", .classes = pronouns, .labelled = pairs, .test = test_pairs},
@@ -46,19 +50,27 @@ constexpr GlueTask tasks[] = {
      .classes = equivalence,
      .labelled = {.count = 5, .a = 3, .b = 4, .label = 0},
      .test = {.count = 5, .id = 0, .a = 3, .b = 4},
-     .figure = GlueTask::Figure::f1},
+     .metrics = accuracy_and_f1},
+    {.name = "STS-B",
+     .classes = {},
+     .labelled = {.count = 10, .id = 0, .a = 7, .b = 8},
+     .test = {.count = 9, .id = 0, .a = 7, .b = 8},
+     .metrics = correlations,
+     .largest = 5},
     {.name = "SST-2", .classes = sentiment, .labelled = {.count = 2, .a = 0}, .test = test_text},
     {.name = "CoLA",
      .classes = acceptability,
      .labelled = {.count = 4, .a = 3, .label = 1},
      .test = test_text,
-     .figure = GlueTask::Figure::matthews,
+     .metrics = matthews,
      .has_header = false}};
 
-std::vector<std::string_view> labels_of(const GlueTask& task) {
+/// Returns the labels of a task, for messages.
+std::string labels_of(const GlueTask& task) {
+  if (task.classes.empty()) return fmt::format("a number from 0 to {}", task.largest);
   std::vector<std::string_view> labels;
   for (const GlueClass& each : task.classes) labels.push_back(each.label);
-  return labels;
+  return fmt::format("{}", fmt::join(labels, " or "));
 }
 
 /// Reads the lines of one file.
@@ -77,7 +89,7 @@ class GlueReader {
     check(!whole_number(columns[0]),
           "the line is an example, number {}, but files of {} begin with a header. Put it back", columns[0],
           task_.name);
-    check(examples_.is_test || !class_of(label_of(columns)),
+    check(examples_.is_test || !parse_label(label_of(columns)),
           "the line is an example of {}, but files of {} begin with a header. Put it back", label_of(columns),
           task_.name);
     return true;
@@ -89,9 +101,8 @@ class GlueReader {
     TextPair pair;
     if (!examples_.is_test) {
       const std::string_view label = label_of(columns);
-      const auto found = class_of(label);
-      check(found.has_value(), "unknown label '{}' instead of {}", shortened(label),
-            fmt::join(labels_of(task_), " or "));
+      const auto found = parse_label(label);
+      check(found.has_value(), "unknown label '{}' instead of {}", shortened(label), labels_of(task_));
       pair.label = *found;
     }
     pair.id = task_.has_header || examples_.is_test ? line_ - 2 : line_ - 1;
@@ -132,8 +143,13 @@ class GlueReader {
   std::string_view label_of(const Columns& columns) const {
     return stripped(task_.labelled.label < 0 ? columns.back() : at(columns, task_.labelled.label));
   }
-  /// Returns the class of a label; a number may have a sign or zeros.
-  std::optional<std::int32_t> class_of(std::string_view label) const {
+  /// Returns the class of a label, or label_of_value; a class that is a number may have a sign or zeros.
+  std::optional<std::int32_t> parse_label(std::string_view label) const {
+    if (task_.classes.empty()) {
+      const std::optional<double> value = parse_number<double>(label);
+      if (!value || !(*value >= 0 && *value <= task_.largest)) return std::nullopt;
+      return label_of_value(*value);
+    }
     const auto found = std::ranges::find_if(task_.classes, [&](const GlueClass& each) {
       return each.label == label || (whole_number(each.label) && whole_number(each.label) == whole_number(label));
     });
@@ -199,10 +215,12 @@ GlueExamples read_glue(const GlueTask& task, const TaskFile& file, BadLines& bad
 }
 
 std::string glue_predictions(const GlueTask& task, std::span<const std::int64_t> ids,
-                             std::span<const std::int32_t> classes) {
+                             std::span<const std::int32_t> classes, std::span<const double> values) {
   std::string text = "index\tprediction\n";
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    text += fmt::format("{}\t{}\n", ids[i], task.classes[static_cast<std::size_t>(classes[i])].label);
+    text += task.classes.empty()
+                ? fmt::format("{}\t{:.9g}\n", ids[i], values[i])
+                : fmt::format("{}\t{}\n", ids[i], task.classes[static_cast<std::size_t>(classes[i])].label);
   }
   return text;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/data/tasks/metrics.hpp"
 #include "src/data/tasks/task_samples.hpp"
 #include "src/data/tasks/task_text.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
@@ -26,14 +27,15 @@ struct GlueColumns {
   int label = -1;  ///< negative: the last column
 };
 
-/// Task of GLUE (Wang et al. 2018) that classifies a text or two. The figure beside the accuracy is that of class 1.
-struct GlueTask {
-  enum class Figure { none, f1, matthews };
+inline constexpr Metric accuracy_only[] = {Metric::accuracy};
 
+/// Task of GLUE (Wang et al. 2018, arXiv:1804.07461), which classifies a text or two, or predicts a value of two.
+struct GlueTask {
   std::string_view name;
-  std::span<const GlueClass> classes;
-  GlueColumns labelled, test;  ///< `test`: of files without labels
-  Figure figure = Figure::none;
+  std::span<const GlueClass> classes;               ///< empty: the label is a value, from 0 to `largest`
+  GlueColumns labelled, test;                       ///< `test`: of files without labels
+  std::span<const Metric> metrics = accuracy_only;  ///< GLUE's; their mean is its score
+  double largest = 0;
   bool has_more_columns = false;  ///< lines may have more than `count` columns
   bool has_header = true;         ///< the first line of a labelled file is one
 };
@@ -51,8 +53,8 @@ std::vector<std::int64_t> find_glue_classes(const GlueTask& task, std::span<cons
 /// One or two texts and their label.
 struct TextPair {
   std::int64_t id = 0;
-  std::string a, b;  ///< cleaned
-  std::int32_t label = 0;
+  std::string a, b;        ///< cleaned
+  std::int32_t label = 0;  ///< a class, or label_of_value
 };
 
 struct GlueExamples {
@@ -66,12 +68,12 @@ struct GlueExamples {
 /// column, a text, a number of at least 0 or a known label. Always throws it for an invalid header.
 GlueExamples read_glue(const GlueTask& task, const TaskFile& file, BadLines& bad);
 
-/// Returns predicted classes in GLUE's form of submissions: a header, then the number and the label of each example.
-/// `ids` and `classes` have one element for each example.
+/// Returns predictions in GLUE's form of submissions: a header, then the number and the label of each example. `ids`
+/// has one element for each example, and `values` their values, or for a task with classes `classes`.
 std::string glue_predictions(const GlueTask& task, std::span<const std::int64_t> ids,
-                             std::span<const std::int32_t> classes);
+                             std::span<const std::int32_t> classes, std::span<const double> values);
 
-/// Texts, or pairs of them, with a class.
+/// Texts, or pairs of them, with a label.
 class PairSamples final : public TaskSamples {
  public:
   /// Pairs all have a second text, or none has.

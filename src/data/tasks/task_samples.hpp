@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -52,6 +53,12 @@ struct TaskPacking {
   PairTokens tokens;
 };
 
+/// Returns a label that is a value of at least 0: the bits of the value in fp32, which are never negative.
+inline std::int32_t label_of_value(double value) {
+  return std::bit_cast<std::int32_t>(static_cast<float>(value) + 0.0F);  // -0 becomes 0
+}
+inline double value_of_label(std::int32_t label) { return static_cast<double>(std::bit_cast<float>(label)); }
+
 /// Examples of a task as samples of a fixed length, in the order of their files.
 class TaskSamples : public SampleSource {
  public:
@@ -69,7 +76,8 @@ class TaskSamples : public SampleSource {
   /// Labels: samples over `samples_per_label`.
   std::int64_t labels() const { return size() / samples_per_label_; }
   std::int64_t samples_per_label() const { return samples_per_label_; }
-  /// Label number `index`, 0 <= index < labels(): a class, the right choice, or a position.
+  /// Label number `index`, 0 <= index < labels(): a class, label_of_value, the right choice, or a
+  /// position.
   virtual std::int32_t label(std::int64_t index) const = 0;
 
  protected:

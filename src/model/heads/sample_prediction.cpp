@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "src/model/heads/squared_error.hpp"
+
 namespace trireme::model {
 namespace {
 
@@ -101,30 +103,40 @@ std::unique_ptr<SamplePrediction::Saved> SampleClassification::forward(const Lay
     saved.row = last;
   }
   if (!holds_first_position(shape)) return result;
-  const DType type = accumulation_type(shape.dtype);
-  const std::int64_t labels = shape.b / choices_;
-  Backend& backend = context_.backend;
-  Stream& stream = context_.stream();
   if (pooler_) {
     saved.row = x.flat(0, shape.b * shape.h).reshape({shape.b, shape.h});
     saved.pre_activation = arena.allocate(shape.dtype, {shape.b, shape.h});
     saved.pooled = arena.allocate(shape.dtype, {shape.b, shape.h});
     pooler_->forward(saved.row, Activation::tanh, saved.pre_activation, saved.pooled);
   }
-  saved.logits = arena.allocate(shape.dtype, {labels, classes().classes});
-  saved.maximum = arena.allocate(type, {labels});
-  saved.sum_exponentials = arena.allocate(type, {labels});
-
+  saved.logits = arena.allocate(shape.dtype, {shape.b / choices_, classes().classes});
   classifier_.forward(pooler_ ? ConstTensorView(saved.pooled) : saved.row, Activation::none, {},
                       saved.logits.reshape({shape.b, classifier_.outputs()}));
   const ArenaScope scope(context_.workspace);
-  const TensorView losses = context_.workspace.allocate(type, {labels});
-  backend.cross_entropy().statistics(stream, saved.logits, classes(), batch.sample_labels, saved.maximum,
-                                     saved.sum_exponentials, losses);
-  backend.cross_entropy().losses(stream, saved.maximum, saved.sum_exponentials, losses, batch.sample_weights, losses);
-  loss_sum_.add(losses);
-  if (!mode.backward) backend.elementwise().convert(stream, saved.logits, make_scores(saved.logits.shape()));
+  loss_sum_.add(losses_of(batch, saved, arena));
+  if (!mode.backward) {
+    context_.backend.elementwise().convert(context_.stream(), saved.logits, make_scores(saved.logits.shape()));
+  }
   return result;
+}
+
+ConstTensorView SampleClassification::losses_of(const MicroBatch& batch, Saved& saved, Arena& arena) const {
+  if (is_regression()) {
+    const SquaredError error(context_.backend);
+    saved.differences = error.differences(saved.logits, batch.sample_labels, arena);
+    return error.losses(saved.differences, batch.sample_weights, context_.workspace);
+  }
+  Stream& stream = context_.stream();
+  CrossEntropyKernels& kernels = context_.backend.cross_entropy();
+  const DType type = accumulation_type(saved.logits.dtype());
+  const Shape labels{saved.logits.shape()[0]};
+  saved.maximum = arena.allocate(type, labels);
+  saved.sum_exponentials = arena.allocate(type, labels);
+  const TensorView losses = context_.workspace.allocate(type, labels);
+  kernels.statistics(stream, saved.logits, classes(), batch.sample_labels, saved.maximum, saved.sum_exponentials,
+                     losses);
+  kernels.losses(stream, saved.maximum, saved.sum_exponentials, losses, batch.sample_weights, losses);
+  return losses;
 }
 
 void SampleClassification::backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient,
@@ -153,11 +165,14 @@ void SampleClassification::backward(const LayerShape& shape, const MicroBatch& b
 void SampleClassification::backward_row(const LayerShape& shape, const MicroBatch& batch, double loss_gradient,
                                         const Saved& saved, TensorView drow) const {
   Backend& backend = context_.backend;
-  Stream& stream = context_.stream();
   const ConstTensorView gradient = model::loss_gradient(backend, batch.sample_weights, batch.sample_loss_gradient,
                                                         loss_gradient, context_.workspace);
-  backend.cross_entropy().backward(stream, classes(), saved.maximum, saved.sum_exponentials, batch.sample_labels,
-                                   gradient, 0, saved.logits);
+  if (is_regression()) {
+    SquaredError(backend).backward(saved.differences, gradient, saved.logits);
+  } else {
+    backend.cross_entropy().backward(context_.stream(), classes(), saved.maximum, saved.sum_exponentials,
+                                     batch.sample_labels, gradient, 0, saved.logits);
+  }
   const TensorView dlogits = saved.logits.reshape({shape.b, classifier_.outputs()});
   if (!pooler_) return classifier_.backward(dlogits, saved.row, Activation::none, {}, drow);
   const TensorView dpooler = context_.workspace.allocate(shape.dtype, {shape.b, shape.h});

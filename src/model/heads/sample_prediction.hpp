@@ -90,9 +90,10 @@ class SamplePrediction {
 /// its last token (Radford et al. 2018).
 enum class SampleSummary { pooled_first, last };
 
-/// Classification of entire samples: logits = summary classifier^T + c, and their cross entropy. With several choices
-/// the classifier has one output, and the logits of that many consecutive samples form one distribution. The parameters
-/// are replicated on every rank. Only ranks with the first position compute; the ranks that hold a last token send it
+/// Classification of entire samples: logits = summary classifier^T + c, and their cross entropy. A single class is a
+/// regression: the logit is the predicted value, and the loss its squared error. With several choices the classifier
+/// has one output, and the logits of that many consecutive samples form one distribution. The parameters are replicated
+/// on every rank. Only ranks with the first position compute; the ranks that hold a last token send it
 /// to them.
 class SampleClassification final : public SamplePrediction {
  public:
@@ -102,8 +103,9 @@ class SampleClassification final : public SamplePrediction {
     TensorView pre_activation;  // [b, h]
     TensorView pooled;          // [b, h]
     TensorView logits;          // [b / choices, classes]
-    TensorView maximum;         // [b / choices] A
+    TensorView maximum;         // [b / choices] A; empty for a regression
     TensorView sum_exponentials;
+    TensorView differences;  // [b] A: SquaredError::differences; empty for classes
   };
 
   /// Takes the parameters `classifier`.*, one row for each class, and for a pooled summary pooler.*.
@@ -120,6 +122,9 @@ class SampleClassification final : public SamplePrediction {
   /// Computes the gradient of the summarised rows, overwritten, on ranks with the first position.
   void backward_row(const LayerShape& shape, const MicroBatch& batch, double loss_gradient, const Saved& saved,
                     TensorView drow) const;
+  bool is_regression() const { return choices_ == 1 && classifier_.outputs() == 1; }
+  /// Returns the weighted losses of the saved logits, in the work space. Allocates what backward needs in `arena`.
+  ConstTensorView losses_of(const MicroBatch& batch, Saved& saved, Arena& arena) const;
   VocabularyShard classes() const { return {0, choices_ > 1 ? choices_ : classifier_.outputs()}; }
 
   std::optional<Dense> pooler_;  // without it, the summary is the last token

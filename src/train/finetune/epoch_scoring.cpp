@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "src/base/log.hpp"
 
@@ -37,18 +38,21 @@ BestScores BestScores::from(const std::map<std::string, std::string>& blobs, con
   return {read(valid_blob, valid_split), read(test_blob, test_split)};
 }
 
-TaskScores mean_of(std::vector<TaskScores> models, bool are_spans) {
-  TaskScores sum;
-  for (TaskScores& probabilities : models) {
-    to_probabilities(probabilities, are_spans ? 2 : 1);
-    if (sum.scores.empty()) {
-      sum = std::move(probabilities);
+TaskScores mean_of(const FinetuneTask& task, std::vector<TaskScores> models) {
+  TaskScores mean;
+  for (TaskScores& scores : models) {
+    if (!task.is_regression()) to_probabilities(scores, task.is_squad() ? 2 : 1);
+    if (mean.scores.empty()) {
+      mean = std::move(scores);
     } else {
-      std::ranges::transform(sum.scores, probabilities.scores, sum.scores.begin(), std::plus<>());
+      std::ranges::transform(mean.scores, scores.scores, mean.scores.begin(), std::plus<>());
     }
   }
-  for (double& value : sum.scores) value = std::log(value / static_cast<double>(models.size()));
-  return sum;
+  for (double& value : mean.scores) {
+    value /= static_cast<double>(models.size());
+    if (!task.is_regression()) value = std::log(value);
+  }
+  return mean;
 }
 
 double median_of(std::vector<double> values) {
@@ -64,14 +68,18 @@ EpochScoring::EpochScoring(const FinetuneTask& task, const TaskData& data, std::
       epoch_iterations_(epoch_iterations),
       blobs_(blobs),
       best_(BestScores::from(start, task, data.valid, data.test)) {
-  if (!best_.valid.scores.empty()) best_.put(task_, data_.valid, data_.test, blobs_);
+  if (best_.valid.scores.empty()) return;
+  best_.put(task_, data_.valid, data_.test, blobs_);
+  earlier_score_ = measure(task_, data_.valid, best_.valid).all.score;
 }
 
 bool EpochScoring::evaluate(ParallelModel& model, Trainer& trainer) {
   TaskScores scores = score_samples(model, *data_.valid.samples);
   const TaskResult result = measure(task_, data_.valid, scores);
   const std::int64_t iteration = trainer.progress().iteration;
-  const bool is_best = trainer.note_score(result.score);
+  // An earlier version of the program may have stored another metric.
+  if (const auto earlier = std::exchange(earlier_score_, {})) trainer.replace_best_score(*earlier);
+  const bool is_best = trainer.note_score(result.all.score);
   log::info("validation after iteration {}, epoch {:.2f}: {}, loss {:.4f}{}", iteration,
             static_cast<double>(iteration) / static_cast<double>(epoch_iterations_), result.text(), scores.loss,
             is_best ? ", the best" : "");

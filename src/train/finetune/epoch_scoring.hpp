@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,8 @@ struct BestScores {
                          const TaskSplit& valid_split, const TaskSplit& test_split);
 };
 
-/// Returns the logarithms of several models' mean probabilities.
-TaskScores mean_of(std::vector<TaskScores> models, bool are_spans);
+/// Returns the scores of several models together: the logarithms of their mean probabilities, or their mean values.
+TaskScores mean_of(const FinetuneTask& task, std::vector<TaskScores> models);
 
 /// Returns the median; for an even number of values, the mean of the middle two.
 double median_of(std::vector<double> values);
@@ -49,6 +50,7 @@ class EpochScoring {
   std::int64_t epoch_iterations_;
   std::map<std::string, std::string>& blobs_;
   BestScores best_;
+  std::optional<double> earlier_score_;  // score of an earlier run, until the first evaluation
 };
 
 }  // namespace trireme::train

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,10 @@ struct FinetuneTask {
   bool is_squad() const { return name == "SQUAD"; }
   /// Returns null for other tasks than GLUE's.
   const data::GlueTask* glue() const { return data::find_glue_task(name); }
+  /// Returns the metrics whose mean is the score, by which the best epoch is chosen.
+  std::span<const data::Metric> metrics() const;
+  /// Returns whether the model predicts a value instead of classes.
+  bool is_regression() const { return glue() != nullptr && glue()->classes.empty(); }
   /// Sets the output and the classes of a model for the task.
   void set_output(model::ModelConfig& config) const;
 };

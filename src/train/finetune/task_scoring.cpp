@@ -131,29 +131,36 @@ void measure_squad(const FinetuneTask& task, const data::SquadExamples& examples
   }
   result.squad = data::score_squad(examples, texts);
   result.all.total = result.squad->all.questions;
-  result.score = result.squad->all.f1 / 100;
+  result.all.score = result.squad->all.f1 / 100;
 }
 
-/// Counts `count` labels from `first`. F1 is 2 t / (2 t + wrong ones) with t the right predictions of class 1;
-/// Matthews' correlation is that of predictions and labels. Both are 0 if their denominator is.
-TaskResult::Count count_right(const FinetuneTask& task, const TaskSplit& split,
-                              const std::vector<std::int32_t>& classes, std::int64_t first, std::int64_t count) {
-  TaskResult::Count result{0, count};
-  double pairs[2][2] = {};  // by label, then by prediction: whether they are class 1
+/// Measures `count` labels from `first`.
+TaskResult::Figures figures_of(const FinetuneTask& task, const TaskSplit& split, const TaskResult& predicted,
+                               std::int64_t first, std::int64_t count) {
+  TaskResult::Figures result;
+  result.total = count;
+  data::ConfusionCounts counts;
+  std::vector<double> labels, values;
+  if (!task.is_regression()) result.correct = 0;
   for (std::int64_t i = first; i < first + count; ++i) {
-    const std::int32_t predicted = classes[static_cast<std::size_t>(i)], label = split.samples->label(i);
-    result.correct += predicted == label ? 1 : 0;
-    ++pairs[label == 1][predicted == 1];
+    const std::int32_t label = split.samples->label(i);
+    if (task.is_regression()) {
+      labels.push_back(data::value_of_label(label));
+      values.push_back(predicted.values[static_cast<std::size_t>(i)]);
+      continue;
+    }
+    const std::int32_t prediction = predicted.classes[static_cast<std::size_t>(i)];
+    *result.correct += prediction == label ? 1 : 0;
+    counts.add(label == 1, prediction == 1);
   }
-  const auto ratio = [](double a, double b) { return b == 0 ? 0 : a / b; };
-  const double wrong = pairs[0][1] + pairs[1][0], positives = pairs[1][0] + pairs[1][1],
-               found = pairs[0][1] + pairs[1][1];
-  const data::GlueTask* glue = task.glue();
-  if (glue && glue->figure == data::GlueTask::Figure::f1) result.f1 = ratio(2 * pairs[1][1], 2 * pairs[1][1] + wrong);
-  if (glue && glue->figure == data::GlueTask::Figure::matthews) {
-    const double all = static_cast<double>(count);
-    result.matthews = ratio(pairs[1][1] * pairs[0][0] - pairs[0][1] * pairs[1][0],
-                            std::sqrt(positives * found * (all - positives) * (all - found)));
+  for (const data::Metric metric : task.metrics()) {
+    const double value = metric == data::Metric::accuracy   ? result.accuracy()
+                         : metric == data::Metric::f1       ? counts.f1()
+                         : metric == data::Metric::matthews ? counts.matthews()
+                         : metric == data::Metric::pearson  ? data::pearson(values, labels)
+                                                            : data::spearman(values, labels);
+    result.metrics.emplace_back(metric, value);
+    result.score += value / static_cast<double>(task.metrics().size());
   }
   return result;
 }
@@ -168,17 +175,20 @@ TaskResult measure(const FinetuneTask& task, const TaskSplit& split, const TaskS
   }
   const std::int64_t labels = split.samples->labels();
   result.has_labels = split.has_labels;
-  for (std::int64_t i = 0; i < labels; ++i) {
-    result.classes.push_back(static_cast<std::int32_t>(best_column(scores, i)));
+  if (task.is_regression()) {
+    result.values = scores.scores;
+  } else {
+    for (std::int64_t i = 0; i < labels; ++i) {
+      result.classes.push_back(static_cast<std::int32_t>(best_column(scores, i)));
+    }
   }
   result.all.total = labels;
   if (!split.has_labels) return result;
-  result.all = count_right(task, split, result.classes, 0, labels);
-  result.score = static_cast<double>(result.all.correct) / static_cast<double>(labels);
+  result.all = figures_of(task, split, result, 0, labels);
   if (split.sets.size() < 2) return result;
   std::int64_t first = 0;
   for (const auto& [name, count] : split.sets) {
-    result.sets.emplace_back(name, count_right(task, split, result.classes, first, count));
+    result.sets.emplace_back(name, figures_of(task, split, result, first, count));
     first += count;
   }
   return result;
@@ -187,9 +197,12 @@ TaskResult measure(const FinetuneTask& task, const TaskSplit& split, const TaskS
 std::string TaskResult::text() const {
   if (!has_labels) return fmt::format("{} predictions", all.total);
   if (squad) return fmt::format("exact {:.2f}, F1 {:.2f} ({} questions)", squad->all.exact, squad->all.f1, all.total);
-  std::string text = fmt::format("accuracy {:.2f} % ({} of {})", 100 * score, all.correct, all.total);
-  if (all.f1) text += fmt::format(", F1 {:.4f}", *all.f1);
-  if (all.matthews) text += fmt::format(", Matthews' correlation {:.4f}", *all.matthews);
+  std::string text;
+  if (all.correct) text = fmt::format("accuracy {:.2f} % ({} of {})", 100 * all.accuracy(), *all.correct, all.total);
+  for (const auto& [metric, value] : all.metrics) {
+    if (metric == data::Metric::accuracy) continue;
+    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", text_of(metric), value);
+  }
   return text;
 }
 

@@ -17,8 +17,8 @@ namespace trireme::train {
 /// Scores of a task's samples, the same on every rank.
 struct TaskScores {
   std::int64_t columns = 0;    ///< classes or choices of a label; for spans, first positions, then last ones
-  std::vector<double> scores;  ///< logits [labels, columns], row-major; minus infinity for padding
-  double loss = 0;             ///< mean cross entropy
+  std::vector<double> scores;  ///< logits [labels, columns], row-major; minus infinity for padding. Values: [labels, 1]
+  double loss = 0;             ///< mean cross entropy, or squared error
 };
 
 /// Runs a task's model on all of `samples`, each once on any grid, without dropout, longest first. Micro-batches end
@@ -39,19 +39,23 @@ std::int64_t best_column(const TaskScores& scores, std::int64_t row);
 
 /// Result of a model on the examples of a split.
 struct TaskResult {
-  /// Right classes of labels.
-  struct Count {
-    std::int64_t correct = 0, total = 0;
-    std::optional<double> f1 = {}, matthews = {};  ///< figures of tasks that have them
+  /// Figures of a set of labels.
+  struct Figures {
+    std::int64_t total = 0;
+    std::optional<std::int64_t> correct;                   ///< right classes, if there are classes
+    std::vector<std::pair<data::Metric, double>> metrics;  ///< FinetuneTask::metrics; empty for SQuAD
+    double score = 0;                                      ///< their mean, or SQuAD's F1 from 0 to 1
+
+    double accuracy() const { return static_cast<double>(*correct) / static_cast<double>(total); }
   };
-  double score = 0;  ///< accuracy, or SQuAD's F1, from 0 to 1
-  Count all;
+  Figures all;
   std::optional<data::SquadScores> squad;
   std::map<std::string, data::SquadPrediction> predictions;  ///< by question
-  std::vector<std::int32_t> classes;                         ///< predicted for each label; empty for SQuAD
+  std::vector<std::int32_t> classes;                         ///< predicted for each label, if there are classes
+  std::vector<double> values;                                ///< predicted for each label of a regression
   bool has_labels = true;                                    ///< false: predictions only, no score
-  /// Counts of each of several sets (TaskSplit::sets); empty for one set.
-  std::vector<std::pair<std::string, Count>> sets;
+  /// Figures of each of several sets (TaskSplit::sets); empty for one set.
+  std::vector<std::pair<std::string, Figures>> sets;
 
   /// Returns "accuracy 93.75 % (150 of 160)", SQuAD's figures, or without labels "160 predictions".
   std::string text() const;

@@ -67,9 +67,9 @@ TEST(Glue, FilesWithoutTheirHeaderAreRefused) {
 }
 
 TEST(Glue, PredictionsOfMnliHaveItsNamesOfLabels) {
-  EXPECT_EQ(
-      glue_predictions(*find_glue_task("MNLI"), std::vector<std::int64_t>{7, 0, 9}, std::vector<std::int32_t>{0, 1, 2}),
-      "index\tprediction\n7\tcontradiction\n0\tentailment\n9\tneutral\n");
+  EXPECT_EQ(glue_predictions(*find_glue_task("MNLI"), std::vector<std::int64_t>{7, 0, 9},
+                             std::vector<std::int32_t>{0, 1, 2}, {}),
+            "index\tprediction\n7\tcontradiction\n0\tentailment\n9\tneutral\n");
 }
 
 /// Returns the pairs of a file as "id:a|b=label" and spaces.
@@ -95,6 +95,45 @@ TEST(Glue, EachTaskHasItsColumns) {
   EXPECT_EQ(pairs_of("SST-2", "index\tsentence\n3\ta\n"), "3:a|=0 ");
   EXPECT_EQ(pairs_of("CoLA", "gj04\t1\t\ta b .\ngj04\t0\t*\tc .\n"), "0:a b .|=1 1:c .|=0 ");
   EXPECT_EQ(pairs_of("CoLA", "index\tsentence\n3\ta\n"), "3:a|=0 ");
+}
+
+TEST(Glue, SimilaritiesAreNumbers) {
+  const std::string columns = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2";
+  const std::string header = columns + "\tscore\n", row = "\tg\tf\t2012\t8\tx\ty\ta\tb";
+  const GlueTask& task = *find_glue_task("STS-B");
+  BadLines bad;
+  const GlueExamples examples =
+      read_glue(task, {"s.tsv", header + "4" + row + "\t3.800\n7" + row + "\t-0\n9" + row + "\t5\n"}, bad);
+  ASSERT_EQ(examples.pairs.size(), 3u);
+  EXPECT_EQ(examples.pairs[0].a + examples.pairs[0].b, "ab");
+  EXPECT_EQ(value_of_label(examples.pairs[0].label), double{3.8F});
+  EXPECT_EQ(examples.pairs[1].label, 0);  // negative labels are none
+  EXPECT_EQ(value_of_label(examples.pairs[2].label), 5);
+  EXPECT_TRUE(read_glue(task, {"t.tsv", columns + "\n4" + row + "\n"}, bad).is_test);
+  for (const char* label : {"5.001", "-1", "nan", "inf", "1,5", ""}) {
+    EXPECT_THAT(test::message_of([&] {
+                  read_glue(task, {"s.tsv", header + "4" + row + "\t" + label + "\t\n"}, bad);
+                }),
+                HasSubstr("s.tsv:2: "))
+        << label;
+  }
+  EXPECT_EQ(test::message_of([&] {
+              read_glue(task, {"s.tsv", header + "4" + row + "\t5.001\n"}, bad);
+            }),
+            "s.tsv:2: unknown label '5.001' instead of a number from 0 to 5");
+  EXPECT_EQ(glue_predictions(task, std::vector<std::int64_t>{4}, {}, std::vector<double>{3.25}),
+            "index\tprediction\n4\t3.25\n");
+}
+
+TEST(Metrics, CorrelationsMatchScipy) {
+  // scipy.stats 1.17.1: pearsonr, spearmanr.
+  const std::vector<double> x = {1, 2, 2, 4, 5.5, 0}, y = {2, 1, 3, 3, 9, 2};
+  EXPECT_NEAR(pearson(x, y), 0.80158223977956866, 1e-15);
+  EXPECT_NEAR(spearman(x, y), 0.70157068498117514, 1e-15);
+  const std::vector<double> constant(6, 0.1);
+  EXPECT_EQ(pearson(x, constant), 0);
+  EXPECT_EQ(spearman(constant, y), 0);
+  EXPECT_EQ(spearman(x, std::vector<double>{10, 20, 20, 40, 400, 1}), 1);
 }
 
 TEST(Glue, AHeaderIsNoExample) {

@@ -30,11 +30,15 @@ void check_task(const train::FinetuneTask& task, const std::string& load, const 
   TRIREME_CHECK(!is_other, CheckpointError, "{0} holds a model fine-tuned for {1}. Give --task {1}", load,
                 attributes.get<std::string>("data.task"));
   const std::string command = measuring_command(attributes, config, load);
+  const auto outputs = [&](std::int64_t classes) {
+    const char* unit = wanted.output == model::ModelOutput::choices ? "choices" : "classes";
+    return classes == 1 ? "a single value" : fmt::format("{} {}", classes, unit);
+  };
   TRIREME_CHECK(config.output == wanted.output && config.classes == wanted.classes, CheckpointError,
                 "{} holds a model with another head than {} needs: {}. Try {}", load, task.name,
                 config.output != wanted.output
                     ? "of another kind"
-                    : fmt::format("{} classes or choices instead of {}", config.classes, wanted.classes),
+                    : fmt::format("{} instead of {}", outputs(config.classes), outputs(wanted.classes)),
                 command.empty() ? "a model fine-tuned for the task" : command);
 }
 
@@ -42,7 +46,7 @@ void check_task(const train::FinetuneTask& task, const std::string& load, const 
 /// names. Empty if the order is that of the program, also for classes without names.
 std::vector<std::int64_t> columns_by_name(const train::FinetuneTask& task, const Attributes& attributes, bool logs) {
   const std::vector<std::string> names = class_names_of(attributes);
-  if (!task.glue() || (names.empty() && attributes.contains("data.task"))) return {};
+  if (!task.glue() || task.is_regression() || (names.empty() && attributes.contains("data.task"))) return {};
   if (telling_class_names_of(attributes).empty()) {
     if (logs) {
       log::info(
@@ -134,7 +138,7 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
     const double mean_loss = scores[i].front().loss;
     const bool is_one = scores[i].size() == 1;
     const train::TaskScores all =
-        is_one ? std::move(scores[i].front()) : mean_of(std::move(scores[i]), splits[i].squad != nullptr);
+        is_one ? std::move(scores[i].front()) : mean_of(o.fine_tuned.task, std::move(scores[i]));
     const train::TaskResult result = measure(o.fine_tuned.task, splits[i], all);
     const std::string suffix = splits.size() == 1 ? "" : fmt::format(".{}", i);
     collectively(*job.world, [&] {

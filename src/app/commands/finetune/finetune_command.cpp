@@ -111,8 +111,9 @@ class Finetuning {
     data_.train = read(task_.train, SplitUse::training);
     data_.valid = read(task_.valid, SplitUse::validation);
     if (!task_.test.empty()) data_.test = read(task_.test, SplitUse::test);
-    log::info("{}: {} examples to train, {} to validate, {} to test", task_.task.name, data_.train.samples->labels(),
-              data_.valid.samples->labels(), data_.test.samples ? data_.test.samples->labels() : 0);
+    log::info("{}: {} examples to train, {} to validate, {} to test; the best epoch is that of the highest {}",
+              task_.task.name, data_.train.samples->labels(), data_.valid.samples->labels(),
+              data_.test.samples ? data_.test.samples->labels() : 0, score_text(task_.task.metrics()));
   }
 
   TrainPlan make_plan(const RunConfig& config) const {
@@ -127,7 +128,7 @@ class Finetuning {
     put_dtype(plan.attributes, config.precision.dtype);
     plan.attributes.put("tokenizer", tokenizer_name_);
     plan.attributes.put("data.task", task_.task.name);
-    if (const data::GlueTask* glue = task_.task.glue()) {
+    if (const data::GlueTask* glue = task_.task.glue(); glue != nullptr && !glue->classes.empty()) {
       plan.attributes.put(class_names_attribute, fmt::format("{}", fmt::join(glue_names(*glue), "\n")));
     }
     plan.attributes.put("data.train", data_.train.digest);
@@ -178,7 +179,7 @@ class Finetuning {
       if (data_.test.samples) best.test = score_samples(session.model(), *data_.test.samples);
       write_predictions_of(best, suffix_of_seed(seed));
       print_result(session.progress(), seed, 0, session.progress().iteration, best);
-      return measure(task_.task, data_.valid, best.valid).score;
+      return score_of(session.progress(), best);
     }
     data::SampleSplits data;
     data.train = std::make_unique<data::EpochSamples>(
@@ -195,7 +196,11 @@ class Finetuning {
     best = scoring.best();
     const train::Progress& progress = session.progress();
     print_result(progress, seed, progress.best_iteration / per_epoch, progress.best_iteration, best);
-    return progress.best_score;
+    return score_of(progress, best);
+  }
+  /// Returns the score of the best epoch, measured again unless its scores are those of other data.
+  double score_of(const train::Progress& progress, const train::BestScores& best) const {
+    return best.valid.scores.empty() ? progress.best_score : measure(task_.task, data_.valid, best.valid).all.score;
   }
 
   /// Prints the result of a seed as a line of JSON.
@@ -222,10 +227,15 @@ class Finetuning {
   std::string best_json(const train::Progress& progress, const train::TaskScores& scores,
                         const train::TaskSplit& split) const {
     if (scores.scores.empty()) {
-      return fmt::format("\"{}\": {:.17g}", split.squad ? "f1" : "accuracy",
-                         split.squad ? 100 * progress.best_score : progress.best_score);
+      return score_json(progress.best_score);
     }
     return json_of(measure(task_.task, split, scores));
+  }
+
+  /// Returns a score as a member of a JSON object: SQuAD's in percent.
+  std::string score_json(double score, std::string_view prefix = "") const {
+    return fmt::format("\"{}{}\": {:.17g}", prefix, score_key(task_.task.metrics()),
+                       task_.task.is_squad() ? 100 * score : score);
   }
 
   /// Returns the suffix of a seed's file names.
@@ -241,13 +251,11 @@ class Finetuning {
     });
   }
 
-  /// Prints the median over the seeds and the result of their averaged probabilities. Writes the predictions of the
-  /// latter.
+  /// Prints the median over the seeds and the result of their averaged probabilities or values. Writes the predictions
+  /// of the latter.
   void report_seeds(const std::vector<double>& results, const std::vector<train::BestScores>& all) const {
-    const double median = train::median_of(results);
-    std::string line =
-        fmt::format("{{\"task\": \"{}\", \"seeds\": {}, \"median_{}\": {:.17g}", task_.task.name, task_.seeds,
-                    data_.valid.squad ? "f1" : "accuracy", data_.valid.squad ? 100 * median : median);
+    std::string line = fmt::format("{{\"task\": \"{}\", \"seeds\": {}, {}", task_.task.name, task_.seeds,
+                                   score_json(train::median_of(results), "median_"));
     train::BestScores mean;
     for (const auto& [name, scores, split] : {std::tuple{"ensemble", &train::BestScores::valid, &data_.valid},
                                               std::tuple{"ensemble_test", &train::BestScores::test, &data_.test}}) {
@@ -260,7 +268,7 @@ class Finetuning {
       }
       std::vector<train::TaskScores> models;
       for (const train::BestScores& seed : all) models.push_back(seed.*scores);
-      mean.*scores = mean_of(std::move(models), split->squad != nullptr);
+      mean.*scores = mean_of(task_.task, std::move(models));
       line += fmt::format(", \"{}\": {{{}}}", name, json_of(measure(task_.task, *split, mean.*scores)));
     }
     if (!(data_.test.samples ? mean.test : mean.valid).scores.empty()) write_predictions_of(mean, "");

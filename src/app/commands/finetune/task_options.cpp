@@ -13,9 +13,11 @@ void TaskOptions::declare(Options& options) {
   options.section("Task");
   std::vector<Choice<std::string_view>> choices;
   for (const std::string_view name : train::task_names()) choices.push_back({name, name});
-  options.add_choice("task", &task.name, std::move(choices),
-                     "RACE: choose one of four answers. SQUAD: find answers as spans of a context, versions 1.1 and "
-                     "2.0. The others are GLUE's: classify a text (SST-2, CoLA) or the relation of two.");
+  options.add_choice(
+      "task", &task.name, std::move(choices),
+      "RACE: choose one of four answers. SQUAD: find answers as spans of a context, versions 1.1 and "
+      "2.0. The others are GLUE's: classify a text (SST-2, CoLA) or the relation of two, or rate the similarity "
+      "of two (STS-B).");
   options.add("train-data", &train, "FILE...",
               "Training examples: RACE's folders or files of JSON lines, GLUE's TSV files, SQuAD's JSON file.");
   options.add("valid-data", &valid, "FILE...",
@@ -23,10 +25,11 @@ void TaskOptions::declare(Options& options) {
   options.add("test-data", &test, "FILE...",
               "Examples that the best epoch is also evaluated on; GLUE's may lack labels.");
   options.add("epochs", &epochs, "N", "Passes over the training examples; 0 only measures the model.", at_least(0));
-  options.add("seeds", &seeds, "N",
-              "Fine-tune with N seeds, --seed and those after it; print their median and the result of averaged "
-              "probabilities. Checkpoints go to folders seed-S of --save, metrics to files with the suffix .seed-S.",
-              between(1, 1000));
+  options.add(
+      "seeds", &seeds, "N",
+      "Fine-tune with N seeds, --seed and those after it; print their median and the result of averaged "
+      "probabilities or values. Checkpoints go to folders seed-S of --save, metrics to files with the suffix .seed-S.",
+      between(1, 1000));
   options.add_choice("on-bad-line", &skip_bad_lines, {{"stop", false}, {"skip", true}},
                      "Unusable lines or questions: an error, or skipped and counted.");
   declare_answers(options);
@@ -50,9 +53,9 @@ void TaskOptions::declare_answers(Options& options) {
   options.add(
       "predictions-file", &predictions_file, "FILE",
       "Predictions of the best epoch for the test data, or else the validation data. SQUAD: {\"id\": \"text\"}. "
-      "GLUE: its lines of number and class. RACE: the same, with the number of the question and the letter. "
+      "GLUE: its lines of number and class or value. RACE: the same, with the number of the question and the letter. "
       "With several seeds, each has a file with the suffix .seed-S, and "
-      "FILE has those of averaged probabilities.");
+      "FILE has those of averaged probabilities or values.");
   options.add("n-best-file", &n_best_file, "FILE", "SQUAD: the best answers with their probabilities, likewise.");
 }
 

@@ -14,11 +14,15 @@ std::string quoted(const std::string& text) {
 
 namespace {
 
-std::string json_of(const train::TaskResult::Count& count) {
-  std::string json = fmt::format("\"correct\": {}, \"total\": {}, \"accuracy\": {:.17g}", count.correct, count.total,
-                                 static_cast<double>(count.correct) / static_cast<double>(count.total));
-  if (count.f1) json += fmt::format(", \"f1\": {:.17g}", *count.f1);
-  if (count.matthews) json += fmt::format(", \"matthews\": {:.17g}", *count.matthews);
+std::string json_of(const train::TaskResult::Figures& figures) {
+  std::string json = fmt::format("\"total\": {}", figures.total);
+  if (figures.correct) {
+    json = fmt::format("\"correct\": {}, {}, \"accuracy\": {:.17g}", *figures.correct, json, figures.accuracy());
+  }
+  for (const auto& [metric, value] : figures.metrics) {
+    if (metric != data::Metric::accuracy) json += fmt::format(", \"{}\": {:.17g}", key_of(metric), value);
+  }
+  if (figures.metrics.size() > 1) json += fmt::format(", \"score\": {:.17g}", figures.score);
   return json;
 }
 
@@ -30,9 +34,9 @@ std::string json_of(const train::TaskResult& result) {
   std::string json;
   if (!squad) {
     json = json_of(result.all);
-    for (const auto& [name, count] : result.sets) {
+    for (const auto& [name, figures] : result.sets) {
       json += fmt::format("{}{{\"data\": {}, {}}}", &name == &result.sets.front().first ? ", \"sets\": [" : ", ",
-                          quoted(name), json_of(count));
+                          quoted(name), json_of(figures));
     }
     return json + (result.sets.empty() ? "" : "]");
   }
@@ -62,7 +66,7 @@ void write_predictions(const TaskOptions& options, const train::TaskSplit& split
   } else if (options.task.is_race()) {
     predictions = data::race_predictions(result.classes);
   } else {
-    predictions = data::glue_predictions(*options.task.glue(), split.ids, result.classes);
+    predictions = data::glue_predictions(*options.task.glue(), split.ids, result.classes, result.values);
   }
   io::write_durably(options.predictions_file + suffix, predictions);
 }
