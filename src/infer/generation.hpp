@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,6 +54,28 @@ struct GenerationOptions {
 /// prompts together, and every rank returns the same. NumericalError if the model's output is not finite.
 std::vector<Continuation> generate(train::ParallelModel& model, Communicator& world, const std::vector<Prompt>& prompts,
                                    const GenerationOptions& options);
+
+class Generator;
+
+/// Continues texts one after another, each as `generate` does: the turns of a conversation. Keys and values of the
+/// tokens that a prompt and the text before both begin with are computed once. Collective over the grid.
+class TextContinuer {
+ public:
+  /// The arguments must live longer; each run reads the options, whose batch size is 1.
+  TextContinuer(train::ParallelModel& model, Communicator& world, const GenerationOptions& options);
+  ~TextContinuer();
+  TextContinuer& operator=(TextContinuer&&) = delete;
+
+  /// Continues a prompt of at least one token. EnvironmentError if the cache does not fit into memory.
+  Continuation run(const Prompt& prompt);
+
+ private:
+  train::ParallelModel& model_;
+  Communicator& world_;
+  const GenerationOptions& options_;
+  std::unique_ptr<Generator> generator_;
+  std::int64_t positions_ = 0;  // those of the generator's cache
+};
 
 /// Prompts of `generate_all`.
 struct PromptSource {

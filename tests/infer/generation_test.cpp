@@ -59,6 +59,31 @@ TEST(Generation, MatchesTheProbabilitiesOfTraining) {
   }
 }
 
+TEST(TextContinuer, ContinuesEachTextAsAlone) {
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    if (small_config(variant, 0).is_bert()) continue;
+    Rig rig(layout_of(DType::fp64, 16, 1), small_config(variant, 0), 0.5);
+    GenerationOptions options;
+    TextContinuer continuer(rig.gpt, rig.world, options);
+    std::vector<std::int32_t> text = {3, 14, 15};
+    const auto expect_as_alone = [&](std::int64_t count) {
+      const std::vector<std::int32_t> actual = continuer.run({0, "", text, count}).tokens;
+      EXPECT_EQ(actual, test::generated(rig.gpt, rig.world, text, count)) << variant.name << ", " << text.size();
+      return actual;
+    };
+    const std::vector<std::int32_t> first = expect_as_alone(3);
+    text.insert(text.end(), first.begin(), first.end());
+    text.insert(text.end(), {7, 8});
+    expect_as_alone(4);  // a second turn
+    text[5] = 21;
+    expect_as_alone(2);  // another text after five tokens
+    text.resize(4);
+    expect_as_alone(20);  // beyond the model's positions: the context restarts
+    text.push_back(9);
+    expect_as_alone(2);
+  }
+}
+
 TEST(ChooseToken, GreedyTakesTheMostProbableAndBreaksTiesByTheFirst) {
   SamplingOptions greedy;
   greedy.temperature = 0;

@@ -43,9 +43,10 @@ void DecodingStage::set_run(std::int64_t first_text, std::int64_t texts, std::in
 }
 
 void DecodingStage::begin_text(std::int64_t text, std::span<const std::int32_t> tokens) {
-  TRIREME_CHECK(length(text) == 0, ShapeError, "text {} has {} positions already", text, length(text));
   const std::int64_t s = std::ssize(tokens);
+  const std::int64_t before = length(text);
   set_run(text, 1, 1, s, padded(s));
+  shape_.positions = {before};
   shape_.lengths = shape_.position_ids = shape_.first_visible = nullptr;
   batch_ = {};
   if (!text_ids_) return;

@@ -18,12 +18,13 @@ class DecodingStage final : public parallel::Stage {
   /// ParallelModel::decoding_model).
   DecodingStage(const TransformerStage& model, std::int64_t texts, std::int64_t capacity, std::int64_t window);
 
-  /// Sets the tokens, at least one, of a text without positions, for the executor's next run.
+  /// Sets the tokens, at least one, that the executor's next run appends to a text, whose length is a multiple of
+  /// row_multiple.
   void begin_text(std::int64_t text, std::span<const std::int32_t> tokens);
   /// Sets the tokens that the executor's next run appends, one to each text from 0 on.
   void begin_step(std::span<const std::int32_t> tokens);
-  /// Discards the positions of a text.
-  void clear(std::int64_t text) { lengths_[static_cast<std::size_t>(text)] = 0; }
+  /// Discards the positions of a text from `length` on, which is at most its length.
+  void cut(std::int64_t text, std::int64_t length) { lengths_[static_cast<std::size_t>(text)] = length; }
   /// Replaces text `to` by text `from`.
   void copy_text(std::int64_t from, std::int64_t to);
   /// Positions of a text, including those of the current run.
