@@ -100,6 +100,13 @@ Value parse_value(std::string_view text, const std::string& where) {
   return builder.take();
 }
 
+Chat chat_of(Values messages) {
+  Chat chat;
+  chat.variables.emplace_back(Value::text("messages"), Value::list(std::move(messages)));
+  for (const char* name : {"tools", "documents"}) chat.variables.emplace_back(Value::text(name), Value());
+  return chat;
+}
+
 Chat parse_chat(std::string_view text, const std::string& where) {
   const Value chat = parse_value(text, where);
   Chat result;
@@ -108,11 +115,11 @@ Chat parse_chat(std::string_view text, const std::string& where) {
     const auto find = [&](const char* name) { return object ? object->find(Value::text(name)) : nullptr; };
     const Value messages = object == nullptr ? chat : find("messages") ? *find("messages") : Value();
     check_messages(messages);
-    result.variables.emplace_back(Value::text("messages"), messages);
+    result = chat_of(messages.if_sequence()->values);
     for (const char* name : {"tools", "documents"}) {
       const Value* found = find(name);
       TRIREME_CHECK(found == nullptr || found->is_none() || found->if_sequence(), DataError, "\"{}\" is no list", name);
-      result.variables.emplace_back(Value::text(name), found ? *found : Value());
+      if (found) set_entry(result.variables, Value::text(name), *found);
     }
     if (const Value* others = find("chat_template_kwargs")) {
       TRIREME_CHECK(others->if_mapping(), DataError, "\"chat_template_kwargs\" is no object");

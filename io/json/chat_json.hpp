@@ -18,6 +18,9 @@ struct Chat {
   data::jinja::Entries variables;
 };
 
+/// Returns a conversation of these messages, mappings, without tools.
+Chat chat_of(data::jinja::Values messages);
+
 /// Parses JSON as a value of templates. Throws DataError "`where`:column: not JSON: ...", or naming `where` for a value
 /// that is too large or too deep.
 data::jinja::Value parse_value(std::string_view text, const std::string& where);

@@ -72,6 +72,13 @@ done_by 1 "${chat[@]}" --chat - <chat.json
 check "--chat - reads standard input" cmp out chat_tokens.out
 done_by 1 generate --load run --max-new-tokens 8 --temperature 0 --chat chat.json
 check "an answer without --output is text" grep -qav finish_reason out
+printf 'hi\n\n/new\nhi\n' >lines
+done_by 1 "${chat[@]:0:7}" --chat - <<<'[{"role": "user", "content": "hi"}]'
+cat out out >twice
+done_by 2 "${chat[@]:0:7}" --chat --interactive --tp 2 <lines
+check "messages are lines of standard input" cmp out twice
+refused 2 "--output and --chat without a file exclude each other" 1 "${chat[@]}" --chat --interactive
+refused 2 "--system needs --chat without a file" 1 "${chat[@]}" --chat chat.json --system a
 printf '{"messages": [{"role": "user", "content": "%s"}], "id": "%s", "tools": null}\n' hi first a second >chats.jsonl
 done_by 1 "${chat[@]}" --chat chats.jsonl
 check "each line is a conversation" [ "$(grep -o '^{"id":[^,]*' out | tr -d '\n')" = '{"id":"first"{"id":"second"' ]

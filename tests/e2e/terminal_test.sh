@@ -81,3 +81,36 @@ rm -f shown
   sleep 1
 } | timeout -k 5 60 script -qefc "stty cols 100; $(words generate --load saved --max-new-tokens 1000000 --temperature 0); echo code \$?" shown >out 2>err
 check "an interrupt ends the continuation alone" grep -q 'code 0' shown
+
+# A conversation: each answer is that of the messages so far, as from a file.
+echo '{% for m in messages %}{{ " " ~ m.content }}{% endfor %}' >chat.jinja
+done_by 1 train --num-layers 2 --hidden-size 16 --num-attention-heads 4 --seq-length 128 --data-path corpus.h5 --global-batch-size 4 \
+  --lr 0.01 --eval-iters 0 --train-iters 150 --dtype fp64 --save talker
+# The penalty makes an answer depend on all of the messages.
+chat=(generate --load talker --chat-template chat.jinja --max-new-tokens 8 --temperature 0 --repetition-penalty 2)
+answer() { # answer MESSAGES: sets text, and json, its text in JSON
+  done_by 1 "${chat[@]}" --chat - --output - <<<"[{\"role\": \"system\", \"content\": \"rows\"}, $1]"
+  json=$(sed 's/.*"text":\(".*"\),"tokens".*/\1/' out)
+  text=$(sed 's/^"//; s/"$//' <<<"$json")
+}
+ship='{"role": "user", "content": "the ship"}' crew='{"role": "user", "content": "the oar"}'
+answer "$crew"
+alone=$text
+answer "$ship"
+first=$text
+answer "$ship, {\"role\": \"assistant\", \"content\": $json}, $crew"
+second=$text
+check "the answers differ" [ "$(printf '%s\n' "$alone" "$first" "$second" | sort -u | wc -l)" -eq 3 ]
+rm -f shown
+{
+  typed 'the ship\r' "> "
+  typed 'the oar\r' "8 tokens,"
+  typed '/new\r' "$second"
+  typed 'the ship\r' "another conversation"
+  sleep 1
+  printf '\004'
+} | timeout -k 5 60 script -qefc "stty cols 100; $(words "${chat[@]}" --chat --system rows); echo code \$?" shown >out 2>err
+check "a first message is answered, and again in another conversation" [ "$(tr -d '\r' <shown | grep -cxF -- "$first")" -eq 2 ]
+check "a second one with its history" [ "$(tr -d '\r' <shown | grep -cxF -- "$second")" -eq 1 ]
+check "the conversation ends" grep -q 'code 0' shown
+refused 2 "the model has no chat template: give a file of one by --chat-template" 1 generate --load saved --chat --interactive

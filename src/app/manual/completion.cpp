@@ -38,7 +38,7 @@ std::string zsh_text(std::string_view text) {
   return single_quoted(result);
 }
 
-/// Returns zsh's completion of the values of an option: ":NAME:ACTION".
+/// Returns zsh's completion of the values of an option: ":NAME:ACTION", "::NAME:ACTION" for one that may be left out.
 std::string zsh_value(const OptionManual& option) {
   if (option.placeholder.empty()) return "";
   const std::vector<std::string> words = option.words();
@@ -46,7 +46,10 @@ std::string zsh_value(const OptionManual& option) {
                              : !option.takes_path                    ? " "
                              : option.placeholder.starts_with("DIR") ? "_files -/"
                                                                      : "_files";
-  return fmt::format(":{}:{}", zsh_text(option.placeholder), action);
+  const std::string_view name = option.placeholder;
+  const bool is_optional = name.starts_with('[');
+  return fmt::format("{}{}:{}", is_optional ? "::" : ":",
+                     zsh_text(is_optional ? name.substr(1, name.size() - 2) : name), action);
 }
 
 std::string zsh_arguments(const CommandManual& command) {

@@ -101,6 +101,12 @@ void Options::add_flag(const std::string& names, bool* value, const std::string&
   add_entry(names, "", help, Arity::flag, *value ? "true" : "", set, [value] { return *value ? "true" : "false"; });
 }
 
+void Options::add_optional(const std::string& names, std::string* value, const std::string& placeholder,
+                           const std::string& help) {
+  const auto set = [value](const std::vector<std::string>& texts) { *value = texts.empty() ? "" : texts.front(); };
+  add_entry(names, placeholder, help, Arity::optional, *value, set, [value] { return *value; });
+}
+
 void Options::add_argument(const std::string& placeholder, std::string* value, const std::string& help) {
   arguments_.push_back({placeholder, value, help});
 }
@@ -158,6 +164,7 @@ Options::Source Options::read_command_line(const std::vector<std::string>& argum
       auto* value = po::value<std::vector<std::string>>();
       if (entry.arity == Arity::flag) value->zero_tokens();
       if (entry.arity == Arity::list) value->multitoken();
+      if (entry.arity == Arity::optional) value->implicit_value({}, "");
       description.add_options()(name.c_str(), value, "");
     }
   }
@@ -207,9 +214,11 @@ std::vector<std::string> Options::with_hyphens(std::vector<std::string> argument
   for (std::string& word : arguments) {
     if (word == "--") break;
     const bool is_option = word.starts_with("--") && find(word.substr(2, word.find('=') - 2)) != nullptr;
-    TRIREME_CHECK(last == nullptr || !is_option, ConfigError, "{} has no value: {} follows it\nsee {} --help", *last,
+    const bool needs_value = last != nullptr && find(last->substr(2))->arity != Arity::optional;
+    TRIREME_CHECK(!needs_value || !is_option, ConfigError, "{} has no value: {} follows it\nsee {} --help", *last,
                   shortened(word), command_);
-    const bool is_value = last != nullptr && find(last->substr(2))->arity == Arity::one;
+    const Arity of_last = last == nullptr ? Arity::flag : find(last->substr(2))->arity;
+    const bool is_value = of_last == Arity::one || (of_last == Arity::optional && word == "-");
     if (lacks_hyphen(word) && !is_value) word.insert(0, "--");
     const Entry* entry = word.starts_with("--") ? find(word.substr(2)) : nullptr;
     last = entry != nullptr && entry->arity != Arity::flag && !is_value ? &word : nullptr;
@@ -288,6 +297,11 @@ std::string Options::unknown_text(const std::string& name, const std::string& wh
   for (const Entry& entry : entries_) names.insert(names.end(), entry.names.begin(), entry.names.end());
   return fmt::format("there is no option {}{}{}{}", name.starts_with('-') ? "" : "--", shortened(name), where,
                      suggestion(word, names, "--"));
+}
+
+std::string Options::not_among(const std::string& word, const std::vector<std::string_view>& words) {
+  const std::vector<std::string> names(words.begin(), words.end());
+  return fmt::format("is not one of {}{}", fmt::join(words, ", "), suggestion(word, names));
 }
 
 const Options::Entry* Options::find(const std::string& name) const {

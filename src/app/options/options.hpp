@@ -35,8 +35,8 @@ namespace trireme::app {
 ///
 /// `parse` throws one ConfigError that lists every problem: unknown names, with the nearest known one; missing options;
 /// values of the wrong type or out of range; different values of one option in one source. Abbreviations and "-lr" are
-/// unknown names. Values of options whose placeholder begins with FILE, DIR or PREFIX are paths. An empty path is a
-/// problem; one too long for any file system is an IoError.
+/// unknown names. Values of options whose placeholder begins with FILE, [FILE, DIR or PREFIX are paths. An empty path
+/// is a problem; one too long for any file system is an IoError.
 class Options {
  public:
   Options(std::string command, std::string summary);
@@ -74,7 +74,7 @@ class Options {
           return;
         }
       }
-      throw ConfigError("is not one of {}", fmt::join(words, ", "));
+      throw ConfigError("{}", not_among(texts.front(), words));
     };
     add_entry(names, fmt::format("{}", fmt::join(words, "|")), help, Arity::one, text(), set, text);
   }
@@ -93,6 +93,10 @@ class Options {
 
   /// Adds an option without a value, true if given. In an INI file: "name = true" or "name = false".
   void add_flag(const std::string& names, bool* value, const std::string& help);
+
+  /// Adds an option whose value may be left out; it is then empty. The placeholder is in brackets: "[FILE]".
+  void add_optional(const std::string& names, std::string* value, const std::string& placeholder,
+                    const std::string& help);
 
   /// Adds a positional argument. Arguments are filled in this order; all are mandatory.
   void add_argument(const std::string& placeholder, std::string* value, const std::string& help);
@@ -142,7 +146,7 @@ class Options {
   CommandManual manual() const;
 
  private:
-  enum class Arity { flag, one, list };
+  enum class Arity { flag, optional, one, list };
   using Setter = std::function<void(const std::vector<std::string>&)>;
   struct Entry {
     std::vector<std::string> names;
@@ -180,10 +184,12 @@ class Options {
   Entry* find(const std::string& name) { return const_cast<Entry*>(std::as_const(*this).find(name)); }
   void read(const std::vector<std::string>& arguments, std::vector<std::string>& problems);
   static bool names_files(const Entry& entry) {
-    return entry.placeholder.starts_with("FILE") || entry.placeholder.starts_with("DIR") ||
-           entry.placeholder.starts_with("PREFIX");
+    return entry.placeholder.starts_with("FILE") || entry.placeholder.starts_with("[FILE") ||
+           entry.placeholder.starts_with("DIR") || entry.placeholder.starts_with("PREFIX");
   }
   std::string unknown_text(const std::string& name, const std::string& where) const;
+  /// Returns "is not one of A, B; did you mean A?".
+  static std::string not_among(const std::string& word, const std::vector<std::string_view>& words);
   std::vector<std::string> with_hyphens(std::vector<std::string> arguments) const;
   Source read_command_line(const std::vector<std::string>& arguments, std::vector<std::string>& problems);
   Source read_file(const std::string& path, std::vector<std::string>& problems) const;

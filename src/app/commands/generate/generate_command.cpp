@@ -64,7 +64,7 @@ int generate_command(const CommandLine& line) {
       execution.sequence_length = config.max_positions;
     });
   };
-  if (o.source() == TextSource::interactive) {
+  if (o.is_typed()) {
     run_interactive(job, *load(), o);
     return 0;
   }

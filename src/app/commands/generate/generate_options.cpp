@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "src/app/options/problems.hpp"
 
@@ -15,15 +16,23 @@ void GenerateOptions::declare(Options& options) {
       "prompt", &prompt, "TEXT",
       "Text to continue, \"-\": from standard input without its last line feed. An empty one begins a document. "
       "Without any prompt a user types one after another.");
-  options.add("chat", &chat, "FILE",
-              "Instead of --prompt: a conversation in JSON, a list of messages or an object with \"messages\" and "
-              "optionally \"tools\", or one a line. The model's chat template writes it. \"-\": from standard input.");
+  options.add_optional(
+      "chat", &chat, "[FILE]",
+      "Instead of --prompt: a conversation, which the model's chat template writes. Without FILE a user types its "
+      "messages. FILE has it in JSON, a list of messages or an object with \"messages\" and optionally \"tools\", or "
+      "one "
+      "a line; \"-\": standard input.");
+  options.add("system", &system, "TEXT", "System message of a conversation that a user types.");
   options.add(
       "chat-template", &chat_template, "NAME|FILE",
       "Template of Jinja for --chat instead of the model's default: another of the model's by name, or a file.");
   options.add_flag("interactive", &interactive_,
-                   "Read prompts line by line from standard input; the default on a terminal.");
-  options.add("max-new-tokens", &max_new_tokens, "N", "Maximum number of tokens to add to a text.", at_least(0));
+                   "Read prompts, or the messages of --chat, line by line from standard input; the default on a "
+                   "terminal.");
+  options.add(
+      "max-new-tokens", &max_new_tokens, "N",
+      "Maximum number of tokens to add to a text; for typed messages by default what the model's positions hold.",
+      at_least(0));
   options.add("temperature", &sampling.temperature, "X", "Divides the logits; 0: always the likeliest token.",
               at_least(0));
   options.add("top-k", &sampling.top_k, "K", "Sample from the K likeliest tokens; 0: all.", at_least(0));
@@ -59,19 +68,21 @@ void GenerateOptions::declare(Options& options) {
 
 void GenerateOptions::settle(const Options& options) {
   model.settle();
-  const int given = options.given("prompt") + options.given("prompts") + options.given("chat") + interactive_;
+  const bool types_chat = options.given("chat") && chat.empty();
+  const int given = options.given("prompt") + options.given("prompts") + options.given("chat") +
+                    (interactive_ && !types_chat ? 1 : 0);
   TRIREME_CHECK(given <= 1, ConfigError,
-                "--prompt, --prompts, --chat and --interactive exclude each other: give one of them");
+                "--prompt, --prompts, --chat FILE and --interactive exclude each other: give one of them");
   source_ = options.given("prompt")        ? TextSource::prompt
             : options.given("prompts")     ? TextSource::prompts
+            : types_chat                   ? TextSource::conversation
             : options.given("chat")        ? TextSource::chat
             : num_samples && !interactive_ ? TextSource::nothing
                                            : TextSource::interactive;
-  const bool is_interactive = source_ == TextSource::interactive;
-  TRIREME_CHECK(
-      !is_interactive || interactive_ || isatty(STDIN_FILENO) == 1, ConfigError,
-      "--prompt, --prompts, --chat or --num-samples must be given where standard input is no terminal; --interactive "
-      "reads prompts from it line by line");
+  if (types_chat && !options.given("max-new-tokens")) max_new_tokens = std::numeric_limits<std::int32_t>::max();
+  TRIREME_CHECK(!is_typed() || interactive_ || isatty(STDIN_FILENO) == 1, ConfigError,
+                "--prompt, --prompts, --chat FILE or --num-samples must be given where standard input is no terminal; "
+                "--interactive reads prompts, or messages of --chat, from it line by line");
   if (source_ == TextSource::prompts || (source_ == TextSource::nothing && output.empty())) {
     if (output.empty()) output = "-";
   }
@@ -87,12 +98,15 @@ void GenerateOptions::settle(const Options& options) {
   problems.expect(std::ranges::find(stop, "") == stop.end(), "--stop: a text is empty");
   problems.need(options, {"logprobs"}, writes_json(), "--output FILE or --output -, where results are JSON");
   problems.need(options, {"resume"}, !writes_to_stdout(), "--output FILE");
-  problems.need(options, {"chat-template"}, source_ == TextSource::chat, "--chat FILE");
-  problems.exclude(!(source_ == TextSource::chat && model.without_bos), "no-bos", "chat");
+  problems.need(options, {"chat-template"}, options.given("chat"), "--chat");
+  problems.need(options, {"system"}, types_chat, "--chat without a file");
+  problems.exclude(!(options.given("chat") && model.without_bos), "no-bos", "chat");
   problems.exclude(!(follow && resume), "follow", "resume");
   problems.exclude(!(follow && model.step), "follow", "ckpt-step");
   for (const char* name : {"output", "follow", "num-samples"}) {
-    problems.exclude(!is_interactive || !options.requested(name), name, "interactive");
+    problems.expect(
+        !is_typed() || !options.requested(name),
+        fmt::format("--{} and {} exclude each other", name, types_chat ? "--chat without a file" : "--interactive"));
   }
   problems.report();
 }

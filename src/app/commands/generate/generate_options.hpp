@@ -12,11 +12,12 @@ namespace trireme::app {
 
 /// Source of the texts that `trireme generate` continues.
 enum class TextSource {
-  prompt,      ///< one prompt, given or on standard input
-  prompts,     ///< lines of JSON, in a file or on standard input
-  chat,        ///< conversations in JSON, in a file or on standard input
-  nothing,     ///< the beginning of a document
-  interactive  ///< prompts that a user types
+  prompt,        ///< one prompt, given or on standard input
+  prompts,       ///< lines of JSON, in a file or on standard input
+  chat,          ///< conversations in JSON, in a file or on standard input
+  nothing,       ///< the beginning of a document
+  interactive,   ///< prompts that a user types
+  conversation,  ///< messages that a user types
 };
 
 /// Options of `trireme generate`.
@@ -26,6 +27,7 @@ struct GenerateOptions {
   infer::SamplingOptions sampling;
   std::string prompts;                      ///< file of prompts
   std::string chat, chat_template;          ///< file of conversations; name or file of a template
+  std::string system;                       ///< first message of typed conversations; empty: none
   std::optional<std::int64_t> num_samples;  ///< continuations of each prompt
   std::vector<std::string> stop;
   bool ignore_eos = false;
@@ -49,7 +51,9 @@ struct GenerateOptions {
   bool writes_to_stdout() const { return output.empty() || output == "-"; }
   /// File of the texts to continue; "-": standard input.
   const std::string& file() const { return source_ == TextSource::chat ? chat : prompts; }
-  bool reads_stdin() const { return source_ == TextSource::interactive || prompt == "-" || file() == "-"; }
+  /// Returns whether a user types the texts.
+  bool is_typed() const { return source_ == TextSource::interactive || source_ == TextSource::conversation; }
+  bool reads_stdin() const { return is_typed() || prompt == "-" || file() == "-"; }
 
  private:
   bool interactive_ = false;

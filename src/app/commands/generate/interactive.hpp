@@ -6,8 +6,8 @@
 
 namespace trireme::app {
 
-/// Continues prompts that a user types at rank 0, each alone, until the end of standard input. SIGINT ends a
-/// continuation. Collective.
+/// Continues what a user types at rank 0 until the end of standard input: prompts, each alone, or the messages of a
+/// conversation. SIGINT ends a continuation. Collective.
 void run_interactive(Job& job, SavedModel& saved, const GenerateOptions& options);
 
 }  // namespace trireme::app

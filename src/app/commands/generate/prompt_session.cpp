@@ -20,9 +20,9 @@ namespace {
 constexpr std::int64_t max_chat_bytes = std::int64_t{1} << 30;
 
 void log_rate(std::int64_t prompts, const infer::GenerationCounts& counts, double elapsed_s) {
-  log::info("continued {} of {} tokens by {} tokens in {:.2f} s, {:.2f} s of it for the prompts: {:.1f} tokens/s",
-            counted(prompts, "prompt"), counts.prompt_tokens, counts.new_tokens, elapsed_s, counts.prompts_s,
-            static_cast<double>(counts.new_tokens) / std::max(elapsed_s, 1e-9));
+  log::info("continued {} of {} by {} in {:.2f} s, {:.2f} s of it for the prompts: {:.1f} tokens/s",
+            counted(prompts, "prompt"), counted(counts.prompt_tokens, "token"), counted(counts.new_tokens, "token"),
+            elapsed_s, counts.prompts_s, static_cast<double>(counts.new_tokens) / std::max(elapsed_s, 1e-9));
 }
 
 }  // namespace
@@ -54,16 +54,19 @@ void TextPrinter::observe(const infer::Continuation& continuation) {
   printed_bytes_ = std::max(printed_bytes_, end);
 }
 
-void TextPrinter::finish(infer::Continuation continuation) {
-  if (!prints_) return;
-  const std::string text = texts_.finish(continuation);
-  print_text(text.substr(std::min(printed_bytes_, text.size())) + "\n");
+std::string TextPrinter::finish(infer::Continuation continuation) {
+  std::string text = texts_.finish(continuation);
+  if (prints_) print_text(text.substr(std::min(printed_bytes_, text.size())) + "\n");
+  return text;
 }
 
 PromptSession::PromptSession(Job& job, const GenerateOptions& options) : job_(job), options_(options) {
   if (options.reads_stdin()) input_ = read_standard_input(*job.world);
   if (options.source() == TextSource::chat && options.chat != "-") {
     collectively(*job.world, [&] { input_ = io::read_whole_file(options.chat, max_chat_bytes, io::Symlinks::follow); });
+  }
+  if (options.source() == TextSource::prompts && options.prompts != "-") {
+    collectively(*job.world, [&] { io::check_there(options.prompts); });
   }
   if (options.source() == TextSource::prompt && input_.ends_with('\n')) input_.pop_back();
 }

@@ -52,8 +52,8 @@ class TextPrinter {
   TextPrinter(bool prints, const ContinuationText& texts) : prints_(prints), texts_(texts) {}
   /// Prints what no further token changes.
   void observe(const infer::Continuation& continuation);
-  /// Prints the rest.
-  void finish(infer::Continuation continuation);
+  /// Prints the rest. Returns the text, on every rank.
+  std::string finish(infer::Continuation continuation);
 
  private:
   bool prints_;
