@@ -64,7 +64,11 @@ File File::open(const std::string& path, Symlinks symlinks) {
   } catch (const Hdf5SystemError&) {
     throw;
   } catch (const Hdf5Error& error) {  // the file can be read: its content is damaged
-    throw DataError("{}; the file is damaged, incomplete or not an HDF5 file", error.what());
+    throw DataError(
+        "{}; the file is damaged, incomplete or not an HDF5 file. If it is text, trireme corpus build makes a corpus "
+        "of "
+        "it",
+        error.what());
   }
 }
 

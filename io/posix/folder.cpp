@@ -78,6 +78,10 @@ bool is_there(const std::string& path) {
   return result == 0;
 }
 
+void check_there(const std::string& path) {
+  TRIREME_CHECK(is_there(path), IoError, "cannot open {}: {}", path, std::strerror(ENOENT));
+}
+
 std::string files_digest(const std::string& path) {
   std::string text;
   list_files(path, 8, text);

@@ -17,6 +17,9 @@ bool is_folder(const std::string& path);
 /// Returns whether anything exists at the path. Throws IoError if that cannot be determined.
 bool is_there(const std::string& path);
 
+/// Throws IoError unless something exists at the path: fails before work that only later opens it.
+void check_there(const std::string& path);
+
 /// Returns a digest of the names, sizes and times of modification of a file, or of all files in a folder and its
 /// subfolders, to eight levels. Follows symbolic links. Throws IoError if anything cannot be inspected.
 std::string files_digest(const std::string& path);

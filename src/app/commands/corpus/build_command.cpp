@@ -10,6 +10,7 @@
 #include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/base/timer.hpp"
 #include "src/data/text/sentence_splitter.hpp"
 #include "src/prepare/corpus_builder.hpp"
@@ -75,11 +76,10 @@ void log_report(const prepare::CorpusBuildOptions& build, const prepare::CorpusB
   }
   if (report.sentences > 0) log::info("stored the boundaries of {} sentences", report.sentences);
   if (counts.empty_documents > 0) log::info("dropped {} empty documents", counts.empty_documents);
-  log::info(
-      "{}: {} documents, {} tokens from {} bytes of text, {:.3f} bytes/token, {:.1f} s (joining {:.2f} s), {:.1f} MB/s",
-      build.output, report.documents, report.tokens, counts.text_bytes,
-      static_cast<double>(counts.text_bytes) / static_cast<double>(report.tokens), elapsed_s, report.join_s,
-      static_cast<double>(counts.text_bytes) / 1e6 / elapsed_s);
+  log::info("{}: {}, {} tokens from {} bytes of text, {:.3f} bytes/token, {:.1f} s (joining {:.2f} s), {:.1f} MB/s",
+            build.output, counted(report.documents, "document"), report.tokens, counts.text_bytes,
+            static_cast<double>(counts.text_bytes) / static_cast<double>(report.tokens), elapsed_s, report.join_s,
+            static_cast<double>(counts.text_bytes) / 1e6 / elapsed_s);
 }
 
 }  // namespace

@@ -32,10 +32,9 @@ std::string extension_of(std::string_view name) {
 /// Returns the name of a file without its folder.
 std::string_view name_of_file(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-bool is_data_file(std::string_view name) {
-  constexpr std::string_view extensions[] = {".jsonl", ".json", ".ndjson", ".csv", ".txt", ".raw", ".tokens"};
-  return std::ranges::count(extensions, extension_of(name)) > 0;
-}
+constexpr std::string_view data_extensions[] = {".jsonl", ".json", ".ndjson", ".csv", ".txt", ".raw", ".tokens"};
+
+bool is_data_file(std::string_view name) { return std::ranges::count(data_extensions, extension_of(name)) > 0; }
 
 /// Returns the words of a name, letters alone, in lower case.
 std::set<std::string> words_of(std::string_view name) {
@@ -123,6 +122,8 @@ std::vector<std::string> benchmark_files(const Benchmark& benchmark, const std::
     const auto is_named = [&](const std::string& file) { return name_of_file(file).starts_with(name + "."); };
     if (std::ranges::any_of(files, is_named)) std::erase_if(files, std::not_fn(is_named));
   }
+  TRIREME_CHECK(!files.empty(), DataError, "{} holds no data file of {}: their names end with {}", path, name,
+                fmt::join(data_extensions, ", "));
   if (files.size() == 1 && part == benchmark.split) return files;
   std::ranges::copy_if(files, std::back_inserter(found),
                        [&](const std::string& file) { return belongs(file.substr(path.size()), part); });

@@ -6,6 +6,7 @@
 #include "src/app/commands/eval/benchmark_files.hpp"
 #include "src/app/commands/eval/task_file.hpp"
 #include "src/app/commands/eval/token_progress.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::app {
 
@@ -88,8 +89,8 @@ void BenchmarkRun::log() const {
     examples += part.texts->size();
     truncated += part.texts->truncated();
   }
-  log::info("{}: {} examples, {} texts, {} scored tokens; {} examples shown before each", benchmark_.name, examples,
-            texts(), scored_tokens(), shots_);
+  log::info("{}: {}, {}, {}; {} shown before each", benchmark_.name, counted(examples, "example"),
+            counted(texts(), "text"), counted(scored_tokens(), "scored token"), counted(shots_, "example"));
   if (truncated > 0) {
     log::warn("{}: {} texts are longer than the model's sequences and lost their beginning, as in lm-eval",
               benchmark_.name, truncated);

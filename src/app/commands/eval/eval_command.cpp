@@ -263,6 +263,7 @@ int eval_command(const CommandLine& line) {
     for (const std::string& file : {o.output, o.fine_tuned.predictions_file, o.fine_tuned.n_best_file}) {
       if (job.is_root() && !file.empty()) io::check_writable(file);  // fails before the work
     }
+    std::ranges::for_each(o.data_paths, io::check_there);
   });
   std::shared_ptr<data::TokenStore> corpus;
   if (o.task == EvalTask::perplexity) corpus = open_corpus(*job.world, o.data_path);

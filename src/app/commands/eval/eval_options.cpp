@@ -1,7 +1,10 @@
 #include "src/app/commands/eval/eval_options.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
+#include "src/app/options/nearest_name.hpp"
 #include "src/app/run_config/execution_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
@@ -13,12 +16,12 @@ constexpr Choice<EvalTask> single_tasks[] = {
     {"perplexity", EvalTask::perplexity}, {"WIKITEXT103", EvalTask::wikitext103}, {"LAMBADA", EvalTask::lambada}};
 
 /// Returns the names of all tasks.
-std::string task_names() {
-  std::string names;
-  for (const Choice<EvalTask>& task : single_tasks) names += std::string(task.name) + ", ";
-  for (const std::string_view task : train::task_names()) names += std::string(task) + ", ";
-  for (const data::Benchmark& benchmark : data::benchmarks()) names += std::string(benchmark.name) + ", ";
-  return names.substr(0, names.size() - 2);
+std::vector<std::string> task_names() {
+  std::vector<std::string> names;
+  for (const Choice<EvalTask>& task : single_tasks) names.emplace_back(task.name);
+  for (const std::string_view task : train::task_names()) names.emplace_back(task);
+  for (const data::Benchmark& benchmark : data::benchmarks()) names.emplace_back(benchmark.name);
+  return names;
 }
 
 }  // namespace
@@ -80,7 +83,8 @@ void EvalOptions::declare(Options& options) {
   options.section("Fine-tuned models");
   fine_tuned.declare_answers(options);
   options.add("ensemble", &ensemble, "DIR...",
-              "Further models, fine-tuned separately: the figures are those of all models' averaged probabilities.");
+              "Further models, fine-tuned separately: the figures are those of all models' averaged probabilities or "
+              "values.");
   model.declare(options);
   options.require({"data-path"});
 }
@@ -99,9 +103,9 @@ void EvalOptions::check(const Options& options) {
   } else {
     task = EvalTask::benchmarks;
     for (const std::string_view name : names) {
-      TRIREME_CHECK(data::find_benchmark(name) != nullptr, ConfigError, "--task {} is not {}{}", name,
+      TRIREME_CHECK(data::find_benchmark(name) != nullptr, ConfigError, "--task {} is not {}{}{}", name,
                     names.size() > 1 ? "a task that goes together with others. Give each task once, of " : "one of ",
-                    task_names());
+                    fmt::join(task_names(), ", "), suggestion(std::string(name), task_names()));
       benchmarks.emplace_back(name);
     }
   }

@@ -150,8 +150,8 @@ void add_corpora(const std::string& use, const std::vector<data::WeightedStore>&
                  std::vector<std::string>& lines) {
   for (const data::WeightedStore& weighted : stores) {
     const data::TokenStore& store = *weighted.store;
-    lines.push_back(fmt::format("{}corpus {}: {} tokens in {} documents, tokenizer {}, vocabulary {}", use,
-                                store.name(), store.token_count(), store.documents(), store.info().tokenizer,
+    lines.push_back(fmt::format("{}corpus {}: {} tokens in {}, tokenizer {}, vocabulary {}", use, store.name(),
+                                store.token_count(), counted(store.documents(), "document"), store.info().tokenizer,
                                 store.info().vocabulary_size));
   }
 }
