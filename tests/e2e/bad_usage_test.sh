@@ -82,7 +82,7 @@ refused 2 "--top and --no-search exclude each other" 1 plan --model gpt2-124m --
 refused 2 "--load must be given" 2 eval --data-path corpus.h5
 refused 2 "--temperature -1
 --top-p 1.5" 1 generate --load saved --prompt a --temperature -1 --top-p 1.5
-refused 2 "--prompt, --prompts, --chat or --num-samples must be given where standard input is no terminal" \
+refused 2 "--prompt, --prompts, --chat FILE or --num-samples must be given where standard input is no terminal" \
   1 generate --load saved </dev/null
 refused 2 "--temperature 0 always takes the likeliest token and excludes --top-k, --top-p, --seed" \
   2 generate --load saved --prompt a --temperature 0 --top-k 5 --top-p 0.5 --seed 3

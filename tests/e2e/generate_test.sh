@@ -134,7 +134,7 @@ refused 3 "bad.jsonl has no prompt" 1 generate --load saved --prompts bad.jsonl 
 refused 5 "absent.jsonl" 1 generate --load saved --prompts absent.jsonl --output none.jsonl
 refused 5 "--output absent/x.jsonl" 2 "${prompts[@]}" --output absent/x.jsonl
 check "what is refused leaves no file" [ ! -e none.jsonl ]
-refused 2 "--prompt, --prompts, --chat FILE and --interactive exclude each other" 1 "${prompts[@]}" --output x.jsonl --prompt a
+refused 2 "--prompt, --prompts, --chat and --interactive exclude each other" 1 "${prompts[@]}" --output x.jsonl --prompt a
 refused 2 "must be given where standard input is no terminal" 1 generate --load saved </dev/null
 refused 2 "--logprobs needs --output FILE or --output -" 1 generate --load saved --prompt a --logprobs 1
 refused 2 "--temperature 0 always takes the likeliest token and excludes --min-p" \

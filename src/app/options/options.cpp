@@ -10,7 +10,6 @@
 #include <map>
 #include <sstream>
 
-#include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/nearest_name.hpp"
 #include "src/app/options/text_files.hpp"
 #include "src/base/text.hpp"
@@ -341,47 +340,6 @@ std::vector<std::pair<std::string, std::string>> Options::values() const {
     if (std::string text = entry.text(); !text.empty()) result.emplace_back(entry.names.front(), std::move(text));
   }
   return result;
-}
-
-CommandManual Options::manual() const {
-  CommandManual manual{.path = command_.substr(std::min(command_.find(' ') + 1, command_.size())),
-                       .summary = {},
-                       .text = summary_,
-                       .arguments = {},
-                       .options = {},
-                       .subcommands = {}};
-  for (const Argument& argument : arguments_) manual.arguments.push_back({argument.placeholder, argument.help});
-  // The options of all commands come last.
-  for (std::size_t i = 1; i <= entries_.size(); ++i) {
-    const bool is_last = i == entries_.size();
-    const Entry& entry = entries_[is_last ? 0 : i];
-    const std::string fallback = entry.default_text.empty() ? "" : fmt::format(" [{}]", entry.default_text);
-    manual.options.push_back({.names = entry.names,
-                              .placeholder = entry.placeholder,
-                              .help = entry.help + fallback,
-                              .section = is_last ? "General" : entry.section,
-                              .is_list = entry.arity == Arity::list,
-                              .takes_path = names_files(entry)});
-  }
-  return manual;
-}
-
-std::string Options::help() const {
-  const CommandManual content = manual();
-  std::string text = "Usage: " + command_;
-  for (const ArgumentManual& argument : content.arguments) text += " " + argument.placeholder;
-  text += " [OPTION]...\n" + wrapped(content.text) + "\n";
-  if (!content.arguments.empty()) text += "\n";
-  for (const ArgumentManual& argument : content.arguments) text += help_line(argument.placeholder, argument.help);
-  std::string section;
-  for (const OptionManual& option : content.options) {
-    if (option.section != section) text += "\n" + (section = option.section) + ":\n";
-    std::string left;
-    for (const std::string& name : option.names) left += (left.empty() ? "--" : ", --") + name;
-    if (!option.placeholder.empty()) left += " " + option.placeholder + (option.is_list ? "..." : "");
-    text += help_line(left, option.help);
-  }
-  return text + help_line("--help", "Print this and exit.");
 }
 
 void Options::assign(const std::vector<std::string>& texts, Range range, int& value) {

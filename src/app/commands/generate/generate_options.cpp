@@ -72,7 +72,7 @@ void GenerateOptions::settle(const Options& options) {
   const int given = options.given("prompt") + options.given("prompts") + options.given("chat") +
                     (interactive_ && !types_chat ? 1 : 0);
   TRIREME_CHECK(given <= 1, ConfigError,
-                "--prompt, --prompts, --chat FILE and --interactive exclude each other: give one of them");
+                "--prompt, --prompts, --chat and --interactive exclude each other: give one of them");
   source_ = options.given("prompt")        ? TextSource::prompt
             : options.given("prompts")     ? TextSource::prompts
             : types_chat                   ? TextSource::conversation

@@ -121,7 +121,10 @@ infer::PromptSource check_prompts(PromptReader reader, const GenerateOptions& op
         "from",
         at + 1, options.output, shortened(earlier.ids[at]), at + 1, name, shortened(prompt.id));
   }
-  TRIREME_CHECK(source.count > 0, DataError, "{} has no prompt", name);
+  TRIREME_CHECK(source.count > 0, DataError, "{} has no {}", name,
+                options.source() == TextSource::chat
+                    ? "conversation: give one, [{\"role\": \"user\", \"content\": \"TEXT\"}]"
+                    : "prompt: give lines, {\"prompt\": \"TEXT\"}");
   TRIREME_CHECK(source.count >= std::ssize(earlier.ids), DataError, "--resume: {} has {} lines, but {} only {} prompts",
                 options.output, earlier.ids.size(), name, source.count);
   return source;
