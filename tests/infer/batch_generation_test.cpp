@@ -240,6 +240,23 @@ TEST(BatchGeneration, NeitherDividedExpertsNorSequencesChangeATextOrItsLogProbab
   }
 }
 
+TEST(TextContinuer, UsesTheCacheOfTheLastTextOnEveryGrid) {
+  for (const Layout& layout : divided_layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    TrainingRun run(world(), run_of(deepseek()), layout);
+    const GenerationOptions options;
+    TextContinuer continuer(run.gpt, world(), options);
+    std::vector<std::int32_t> text = {3, 1, 4};
+    for (const std::int64_t kept : {8, 5, 11}) {  // tokens of the next text that the cache holds
+      const std::vector<std::int32_t> tokens = continuer.run({0, "", text, 9}).tokens;
+      EXPECT_EQ(tokens, test::generated(run.gpt, world(), text, 9));
+      text.insert(text.end(), tokens.begin(), tokens.end());
+      text.resize(static_cast<std::size_t>(kept));
+      text.insert(text.end(), {2, 9, 2});
+    }
+  }
+}
+
 TEST(BatchGeneration, ShowsEachTokenAndEndsWhenARankIsInterrupted) {
   TrainingRun run(world(), run_of(small_model()), {});
   const std::vector<Prompt> two = {{0, "", {3, 1}, 30}, {1, "", {4}, 30}};

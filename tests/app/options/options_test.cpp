@@ -85,6 +85,26 @@ TEST_F(OptionsTest, AcceptsUnusualText) {
   EXPECT_EQ(prompt_, "größe = x # no comment");
 }
 
+TEST_F(OptionsTest, AValueMayBeLeftOut) {
+  std::string chat = "default";
+  options_.add_optional("chat", &chat, "[FILE]", "Conversation.");
+  const auto chat_of = [&](const Words& words) {
+    parse(words);
+    return chat;
+  };
+  EXPECT_EQ(chat_of("--lr 1"), "default");
+  EXPECT_FALSE(options_.given("chat"));
+  EXPECT_EQ(chat_of("--chat"), "");
+  EXPECT_TRUE(options_.given("chat"));
+  EXPECT_EQ(chat_of("--chat a.json --lr 1"), "a.json");
+  EXPECT_EQ(chat_of("--chat=b.json"), "b.json");
+  EXPECT_EQ(chat_of("--chat --lr 1"), "");
+  EXPECT_EQ(chat_of("--lr 1 --chat -"), "-");
+  EXPECT_TRUE(options_.takes_path("chat"));
+  expect_problem("--chat a b", "unexpected argument 'b'");
+  expect_problem("--chat -lr 1", "no option -lr");
+}
+
 TEST_F(OptionsTest, NamesTheNearestOptionWhereOneIsUnknown) {
   expect_problem("--tensor-model-paralel-size 2", "did you mean --tensor-model-parallel-size?");
   expect_problem("--sequence_parallel", "did you mean --sequence-parallel?");
@@ -106,6 +126,7 @@ TEST_F(OptionsTest, RefusesValuesOfAnotherTypeNamingOptionAndValue) {
   expect_problem("--lr inf", "--lr inf is not a number");
   expect_problem("--lr 0,5", "--lr 0,5 is not a number");
   expect_problem("--schedule zigzag", "--schedule zigzag is not one of gpipe, 1f1b");
+  expect_problem("--schedule gpip", "is not one of gpipe, 1f1b; did you mean gpipe?");
 }
 
 TEST_F(OptionsTest, RefusesMissingAndUnexpectedValues) {
