@@ -4,6 +4,7 @@
 #include <optional>
 #include <sstream>
 
+#include "io/corpus/foreign_corpus.hpp"
 #include "io/h5/file.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
@@ -77,6 +78,7 @@ CorpusStore::CorpusStore(const std::string& path, Kind kind) : path_(path) {
 }
 
 void CorpusStore::read(Kind kind) {
+  check_is_hdf5(path_);
   h5::File file = h5::File::open(path_, h5::Symlinks::follow);
   const h5::Object root = file.root();
   const std::string format = root.has_attribute("format") ? root.text_attribute("format") : "";

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "io/corpus/prepare_files.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/mapped_file.hpp"
 #include "src/base/check.hpp"
+#include "src/prepare/text_reader.hpp"
 
 namespace trireme::io {
 
@@ -198,6 +201,11 @@ void append(const std::string& path, const ByteReader& bytes, std::size_t count,
   if (writer.document_tokens() > 0) writer.end_document();
 }
 
+bool exists(const std::string& path) {
+  std::error_code unreadable;
+  return std::filesystem::exists(path, unreadable);
+}
+
 }  // namespace
 
 void import_megatron(const std::string& prefix, CorpusWriter& writer, Sequences sequences) {
@@ -303,6 +311,38 @@ bool is_llmc(const std::string& path) {
   const MappedFile mapping(path);
   const auto magic = ByteReader(path, mapping.bytes()).at<std::int32_t>(0, "the magic number");
   return std::ranges::find(kinds, magic, &Kind::magic) != std::end(kinds);
+}
+
+std::string megatron_prefix(const std::string& path) {
+  std::string prefix = path;
+  if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
+  return exists(prefix + ".idx") ? prefix : "";
+}
+
+void check_is_hdf5(const std::string& path) {
+  const bool is_pair = !megatron_prefix(path).empty();
+  std::string head;
+  if (!is_pair || exists(path)) {
+    regular_file_size(path);  // its messages name the kind of another file
+    head.resize(prepare::container_head_bytes);
+    head.resize(prepare_files().inputs->open({path})->read(head.data(), head.size()));
+  }
+  if (head.starts_with("\x89HDF\r\n\x1A\n")) return;
+  TRIREME_CHECK(!is_pair && !is_llmc(path), DataError,
+                "{} holds another program's tokens, not a corpus. Make one from it: trireme corpus import {} <output> "
+                "CORPUS.h5 <tokenizer> NAME",
+                path, path);
+  TRIREME_CHECK(!head.empty(), DataError, "{} is empty. Make a corpus from text by trireme corpus build", path);
+  const std::string fault = prepare::container_fault(head);
+  TRIREME_CHECK(fault.empty(), DataError,
+                "{} is not a corpus, {}, and make a corpus of the result by trireme corpus build", path, fault);
+  if (!prepare::is_text(head)) return;
+  const bool is_named_json = prepare::holds_json(path, prepare::TextFormat::by_name);
+  const bool is_json = is_named_json || head.starts_with('{');
+  throw DataError(
+      "{0} is {1}, not a corpus. Make one from it: trireme corpus build <input> {0}{2} <output> CORPUS.h5 <tokenizer> "
+      "NAME",
+      path, is_json ? "JSON lines" : "text", is_json && !is_named_json ? " <input_format> json" : "");
 }
 
 }  // namespace trireme::io

@@ -39,4 +39,11 @@ void import_llmc(const std::string& path, std::int32_t end_of_document, CorpusWr
 /// Returns whether the file has the header of a token file of llm.c.
 bool is_llmc(const std::string& path);
 
+/// Returns PREFIX if `path` is PREFIX, PREFIX.bin or PREFIX.idx, and PREFIX.idx exists; else an empty text.
+std::string megatron_prefix(const std::string& path);
+
+/// Throws DataError if the file is no HDF5 file but text, tokens of another program or a known container: what it is,
+/// and the command that makes a corpus of it. Other bytes pass.
+void check_is_hdf5(const std::string& path);
+
 }  // namespace trireme::io

@@ -164,7 +164,7 @@ class JsonLines final : public prepare::JsonLines {
  public:
   std::string text(std::string_view line, const std::string& key, const std::string& path,
                    std::int64_t line_number) const override {
-    return json_text(line, key, path, line_number);
+    return json_text(line, key, path, line_number, ". Try another <json_key>");
   }
   std::string line(const std::string& key, const std::string& text) const override { return json_line(key, text); }
   std::string with_text(std::string_view line, const std::string& key, const std::string& text) const override {

@@ -15,11 +15,11 @@ using nlohmann::json;
 /// Keeps the string under one key and skips everything else without building it, at any nesting depth.
 class KeyHandler : public nlohmann::json_sax<json> {
  public:
-  KeyHandler(const std::string& key, std::string location) : key_(key), location_(std::move(location)) {}
+  KeyHandler(const std::string& key, std::string location, const char* remedy)
+      : key_(key), location_(std::move(location)), remedy_(remedy) {}
 
   std::string finish() {
-    TRIREME_CHECK(text_.has_value(), DataError, "{}: the object has no key '{}'. Try another <json_key>", location_,
-                  key_);
+    TRIREME_CHECK(text_.has_value(), DataError, "{}: the object has no key '{}'{}", location_, key_, remedy_);
     return std::move(*text_);
   }
 
@@ -64,6 +64,7 @@ class KeyHandler : public nlohmann::json_sax<json> {
 
   const std::string& key_;
   std::string location_;
+  const char* remedy_;
   int depth_ = 0;
   bool wanted_ = false;  // the next value is that of the key
   std::optional<std::string> text_;
@@ -142,9 +143,9 @@ class MemberDivider : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-std::string json_text(std::string_view line, const std::string& key, const std::string& path,
-                      std::int64_t line_number) {
-  KeyHandler handler(key, fmt::format("{}:{}", path, line_number));
+std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number,
+                      const char* remedy) {
+  KeyHandler handler(key, fmt::format("{}:{}", path, line_number), remedy);
   json::sax_parse(line, &handler);
   return handler.finish();
 }

@@ -12,8 +12,9 @@ namespace trireme::io {
 
 /// Returns the string under `key` of the JSON object in `line`, which holds nothing else. Throws DataError
 /// "path:line_number:column: ..." where the line is not JSON or not an object, or the key is missing, occurs twice, or
-/// has no string.
-std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number);
+/// has no string. `remedy` ends the message about a missing key.
+std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number,
+                      const char* remedy = "");
 
 /// Returns a value of the JSON library as text: on one line, or with each level indented by `indent`. Bytes that are
 /// not UTF-8 become U+FFFD.

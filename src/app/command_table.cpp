@@ -163,7 +163,8 @@ Call find_command(const std::vector<std::string>& words) {
 
 int run_command(const Call& call, mpi::MpiEnvironment* environment) {
   if (call.command->function == nullptr) return run_parent_command(*call.command, call.arguments);
-  return call.command->function(CommandLine(std::string(call.command->path), call.arguments, environment));
+  return call.command->function(
+      CommandLine(std::string(call.command->path), call.arguments, environment, call.command->ranks == Ranks::many));
 }
 
 ProgramManual program_manual() {
@@ -171,7 +172,7 @@ ProgramManual program_manual() {
   for (const Command& command : command_table) {
     CommandManual entry;
     if (command.function != nullptr) {
-      CommandLine line(std::string(command.path), {}, nullptr);
+      CommandLine line(std::string(command.path), {}, nullptr, command.ranks == Ranks::many);
       line.observe([&](const Options& options) { entry = options.manual(); });
       command.function(line);
     } else {

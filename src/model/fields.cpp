@@ -67,9 +67,10 @@ bool is_latent(const ModelConfig& config) { return config.latent.used; }
 bool is_parallel(const ModelConfig& config) { return config.parallel_residual; }
 
 constexpr Need needs_rotary = {rotates, "<position_embedding_type> rope"};
-constexpr Need needs_yarn = {is_yarn, "<position_embedding_type> yarn"};
-constexpr Need needs_latent = {is_latent, "<multi_latent_attention>"};
-constexpr Need needs_experts = {has_experts, "<num_experts>"};
+constexpr Need needs_yarn = {is_yarn, "<position_embedding_type> yarn and <yarn_rotary_scaling_factor>"};
+constexpr Need needs_latent = {is_latent,
+                               "<multi_latent_attention>, <position_embedding_type> rope and <disable_bias_linear>"};
+constexpr Need needs_experts = {has_experts, "<num_experts> and <disable_bias_linear>"};
 constexpr Need needs_bert = {is_bert, "a BERT: give <model> bert-336m or <model_type> bert"};
 
 /// Values of the rows of ExpertConfig::balance. A term that only one of them has lacks the other's part, which
@@ -195,7 +196,8 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::rotary_base_local), .range = above(0), .attribute = "rotary_base_local",
      .option = "rotary-base-local",
      .help = "Base of the rotary frequencies in layers with a window, which are never scaled; default <rotary_base>.",
-     .needs = needs_rotary, .log = " of base {} in layers with a window"},
+     .needs = {rotates, "<position_embedding_type> rope and <window_size>"},
+     .log = " of base {} in layers with a window"},
     {TRIREME_AT(&C::rotary_percent), .range = above(0, 1), .attribute = "rotary_percent", .since = "kv_heads",
      .option = "rotary-percent", .help = "Fraction of a head's channels that rotate; default 1.",
      .needs = needs_rotary},
@@ -204,11 +206,12 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::rotary_scaling, &R::factor), .range = between(1, max_factor), .attribute = "rotary_factor",
      .stored_if = is_llama3, .option = "rope-scaling-factor",
      .help = "Divides low frequencies with <use_rope_scaling>; default the preset's, else 8.",
-     .needs = {is_llama3, "<use_rope_scaling>"}, .log = " scaled by {} (Llama 3.1)", .keys = rope_keys},
+     .needs = {is_llama3, "<use_rope_scaling> and <position_embedding_type> rope"}, .log = " scaled by {} (Llama 3.1)",
+     .keys = rope_keys},
     {TRIREME_AT(&C::rotary_scaling, &R::factor), .range = between(1, max_factor), .attribute = "rotary_factor",
      .stored_if = is_yarn, .option = "yarn-rotary-scaling-factor,rotary-scaling-factor",
      .help = "Times as many positions as in an earlier training, with <position_embedding_type> yarn.",
-     .needs = needs_yarn, .log = " scaled by {} (YaRN)", .keys = rope_keys},
+     .needs = {is_yarn, "<position_embedding_type> yarn"}, .log = " scaled by {} (YaRN)", .keys = rope_keys},
     {TRIREME_AT(&C::rotary_scaling, &R::positions), .range = countable(), .attribute = "rotary_positions",
      .stored_if = is_scaled, .option = "yarn-original-max-position-embeddings,original-max-position-embeddings",
      .help = "YaRN: positions of the earlier training; default 4096.", .needs = needs_yarn, .keys = rope_keys},
@@ -335,11 +338,15 @@ constexpr Field table[] = {
      .log = ", routers in {}"},
     {TRIREME_AT(&C::experts, &E::router_bias), .attribute = "router_bias", .option = "moe-router-enable-expert-bias",
      .help = "Choose experts by sigmoid scores plus a bias, which each update moves against their load.",
-     .needs = needs_experts, .log = ", chosen with a bias"},
+     .needs = {has_experts, "<moe_router_score_function> sigmoid, <num_experts> and <disable_bias_linear>"},
+     .log = ", chosen with a bias"},
     {TRIREME_AT(&C::experts, &E::bias_update_rate), .role = FieldRole::training, .range = at_least(0),
      .stored_if = has_router_bias, .option = "moe-router-bias-update-rate",
      .help = "Change of the bias in an update, with <moe_router_enable_expert_bias>; default 1e-3.",
-     .needs = {has_router_bias, "<moe_router_enable_expert_bias>"}, .log = " that moves by {} an update"},
+     .needs = {has_router_bias,
+               "<moe_router_enable_expert_bias>, <moe_router_score_function> sigmoid, <num_experts> and "
+               "<disable_bias_linear>"},
+     .log = " that moves by {} an update"},
     {.get = [](const C& config) -> FieldValue { return coefficients_of(config.experts.balance); },
      .set = [](C& config, const FieldValue& value) {
        set_coefficients(config.experts.balance, std::get<std::string>(value));
@@ -385,7 +392,7 @@ constexpr Field table[] = {
     {TRIREME_AT(&C::ahead, &M::loss_factor), .role = FieldRole::training, .range = at_least(0),
      .stored_if = has_ahead, .option = "mtp-loss-scaling-factor",
      .help = "Factor of the mean loss of the modules of <mtp_num_layers>; default 0.1.",
-     .needs = {has_ahead, "<mtp_num_layers>"}, .log = " whose loss counts {}"},
+     .needs = {has_ahead, "<mtp_num_layers> and <position_embedding_type> rope"}, .log = " whose loss counts {}"},
     {TRIREME_AT(&C::norm_placement), .names = placement_names, .attribute = "norm_placement", .stored_if = is_bert,
      .option = "apply-residual-connection-post-layernorm",
      .help = "BERT: normalise each sum of residual and branch, as first published, not each branch's input.",

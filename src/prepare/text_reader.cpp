@@ -77,17 +77,19 @@ const char* utf8_fault(std::string_view text) {
   return "a character cut short";
 }
 
-constexpr const char* utf8_remedy =
-    "convert the file to UTF-8 (iconv -f latin1 -t utf-8), or keep such bytes as they are with <invalid_utf8> keep";
+/// Returns the remedy for bytes that are not UTF-8, after that of changing the file.
+const char* keep_remedy(const TextReaderOptions& options) {
+  return options.may_keep_bytes ? ", or keep such bytes as they are with <invalid_utf8> keep" : "";
+}
 
-void check_no_byte_order_mark(const std::string& path, std::string_view head) {
+void check_no_byte_order_mark(const std::string& path, std::string_view head, const TextReaderOptions& options) {
   TRIREME_CHECK(!head.starts_with("\xFF\xFE") && !head.starts_with("\xFE\xFF"), DataError,
                 "{} begins with the byte-order mark of UTF-16; {}", path,
                 "convert it to UTF-8 (iconv -f utf-16 -t utf-8)");
   TRIREME_CHECK(!head.starts_with("\xEF\xBB\xBF"), DataError,
                 "{} begins with a UTF-8 byte-order mark, which would become part of the text; remove it (sed -i "
-                "'1s/^\\xEF\\xBB\\xBF//' FILE), or keep it with <invalid_utf8> keep",
-                path);
+                "'1s/^\\xEF\\xBB\\xBF//' FILE){}",
+                path, keep_remedy(options));
 }
 
 /// Returns whether the name, without a compression suffix, is that of JSON lines.
@@ -106,12 +108,20 @@ std::vector<FileRange> whole_files(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-void check_is_text(const std::string& path, std::string_view head) {
-  if (std::ranges::none_of(head, is_control)) return;
+bool is_text(std::string_view head) { return std::ranges::none_of(head, is_control); }
+
+std::string container_fault(std::string_view head) {
+  if (is_text(head)) return "";
   for (const Container& container : containers) {
     if (head.size() < container.at || !head.substr(container.at).starts_with(container.magic)) continue;
-    throw DataError("{} is not text, its first bytes are those of {}: {}", path, container.name, container.remedy);
+    return fmt::format("its first bytes are those of {}: {}", container.name, container.remedy);
   }
+  return "";
+}
+
+void check_is_text(const std::string& path, std::string_view head) {
+  const std::string fault = container_fault(head);
+  TRIREME_CHECK(fault.empty(), DataError, "{} is not text, {}", path, fault);
 }
 
 bool holds_json(const std::string& path, TextFormat format) {
@@ -171,7 +181,7 @@ TextReader::TextReader(Files files, std::vector<FileRange> ranges, TextReaderOpt
     std::array<char, container_head_bytes> buffer{};
     const std::string_view head(buffer.data(), files_.inputs->open({range.path})->read(buffer.data(), buffer.size()));
     check_is_text(range.path, head);
-    if (options_.check_utf8) check_no_byte_order_mark(range.path, head);
+    if (options_.check_utf8) check_no_byte_order_mark(range.path, head, options_);
   }
 }
 
@@ -269,10 +279,10 @@ std::string text_of(const Files& files, TextPiece& piece, const TextReaderOption
     if (at < bytes.size()) {
       const std::string_view rest = std::string_view(bytes).substr(at);
       const auto offset = static_cast<std::int64_t>(at);
-      throw DataError("{}: the byte {:#04x} is not UTF-8: {}; {}",
+      throw DataError("{}: the byte {:#04x} is not UTF-8: {}; convert the file to UTF-8 (iconv -f latin1 -t utf-8){}",
                       piece.is_json ? fmt::format("{}:{}:{}", piece.path, line(), offset + 1)
                                     : fmt::format("{}, byte {}", piece.path, piece.position + offset),
-                      static_cast<unsigned char>(rest[0]), utf8_fault(rest), utf8_remedy);
+                      static_cast<unsigned char>(rest[0]), utf8_fault(rest), keep_remedy(options));
     }
   }
   if (!piece.is_json) return bytes;

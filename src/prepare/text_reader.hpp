@@ -23,7 +23,8 @@ enum class TextFormat {
 struct TextReaderOptions {
   TextFormat format = TextFormat::by_name;
   std::string json_key = "text";
-  bool check_utf8 = true;  ///< refuse bytes that are not UTF-8, and byte-order marks
+  bool check_utf8 = true;       ///< refuse bytes that are not UTF-8, and byte-order marks
+  bool may_keep_bytes = false;  ///< the command has <invalid_utf8>, a remedy for them
   /// Returns whether a text may be cut before a byte, as `data::Tokenizer::can_cut`.
   std::function<bool(std::string_view, std::size_t)> can_cut = data::is_word_cut;
   std::int64_t piece_bytes = std::int64_t{1} << 20;  ///< texts are cut into pieces of about this size
@@ -32,11 +33,19 @@ struct TextReaderOptions {
   std::int64_t max_bytes = std::int64_t{256} << 20;  ///< limit of a line of JSON, which is held in memory
 };
 
-/// Leading bytes of a file needed by `check_is_text`; fewer for a shorter file.
+/// Leading bytes of a file needed by the functions below; fewer for a shorter file. They are those of the unpacked
+/// file.
 inline constexpr std::size_t container_head_bytes = 4096;
 
-/// Throws DataError, naming format and remedy, if `head` begins a container such as Parquet, a database or an archive.
-/// As text it would become a document of binary bytes. `head` is the first bytes of the file at `path`, unpacked.
+/// Returns whether `head` has no bytes that occur in no text.
+bool is_text(std::string_view head);
+
+/// Returns the name of the container, such as Parquet, a database or an archive, that begins with `head`, and a remedy;
+/// empty for text and unknown bytes.
+std::string container_fault(std::string_view head);
+
+/// Throws DataError, naming format and remedy, if the file at `path` begins as a container does. As text it would
+/// become a document of binary bytes.
 void check_is_text(const std::string& path, std::string_view head);
 
 /// Returns whether the file holds JSON lines, by the format or by its name.

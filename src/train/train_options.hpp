@@ -75,6 +75,8 @@ inline void validate(const ExecutionConfig& config, const model::ModelConfig& mo
       !config.cuda_graphs || experts == 0 || config.parallel.pad_experts, ConfigError,
       "<cuda_graphs>: the number of tokens of each expert depends on the data, and recorded work has fixed sizes. Give "
       "<moe_expert_capacity_factor> and <moe_pad_expert_input_to_capacity>, or leave out <cuda_graphs>.");
+  TRIREME_CHECK(!config.parallel.pad_experts || experts > 0, ConfigError,
+                "<moe_pad_expert_input_to_capacity>: the model has no experts. Leave it out.");
   TRIREME_CHECK(
       !config.parallel.pad_experts || model.experts.capacity_factor > 0, ConfigError,
       "<moe_pad_expert_input_to_capacity> needs <moe_expert_capacity_factor>: the number of rows of an expert");
@@ -82,6 +84,8 @@ inline void validate(const ExecutionConfig& config, const model::ModelConfig& mo
       !config.parallel.pad_experts || !config.variable_lengths, ConfigError,
       "<moe_pad_expert_input_to_capacity> and <variable_seq_lengths> exclude each other: a capacity depends on "
       "the length of the micro-batch");
+  TRIREME_CHECK(!config.parallel.overlap_shared_expert || experts > 0, ConfigError,
+                "<moe_shared_expert_overlap>: the model has no experts. Leave it out.");
   TRIREME_CHECK(!config.parallel.overlap_shared_expert || model.experts.shared_hidden > 0, ConfigError,
                 "<moe_shared_expert_overlap> needs <moe_shared_expert_intermediate_size>: the model has no shared "
                 "expert");

@@ -11,7 +11,8 @@ namespace trireme::train {
 Upcycling::Upcycling(const model::ModelConfig& config, std::int64_t granularity)
     : dense_(config), granularity_(granularity) {
   const model::ExpertConfig& experts = config.experts;
-  TRIREME_CHECK(experts.any(), ConfigError, "<moe_use_upcycling> makes experts of dense blocks: give <num_experts>");
+  TRIREME_CHECK(experts.any(), ConfigError,
+                "<moe_use_upcycling> makes experts of dense blocks: give <num_experts> and <disable_bias_linear>");
   TRIREME_CHECK(experts.shared_hidden == 0, ConfigError,
                 "<moe_use_upcycling>: a dense model has no weights for a shared expert: leave out "
                 "<moe_shared_expert_intermediate_size>");

@@ -74,7 +74,7 @@ refused 2 "--communicator, --allow-tf32, --gemm-cache, --check-launches: for GPU
 refused 4 "--backend cuda: " 2 train "${run[@]}" --backend cuda
 refused 2 "--micro-batches and --micro-batch-size exclude each other" \
   1 plan --show-schedule --pp 2 --micro-batches 4 --micro-batch-size 2
-refused 2 "--micro-batches needs --show-schedule: otherwise give batch sizes" \
+refused 2 "--micro-batches is for --show-schedule: give --global-batch-size instead" \
   1 plan --model gpt2-124m --cluster cpu --global-batch-size 4 --micro-batches 4
 refused 2 "--show-schedule does not use --cluster, --num-layers: leave out one or the other" \
   1 plan --show-schedule --pp 2 --micro-batches 4 --cluster cpu --num-layers 2
@@ -114,8 +114,15 @@ refused 3 "pipe.csv is a pipe, not a regular file" 1 plan --cases pipe.csv
 
 # Limits of the process. A large checkpoint is refused before the training that it would lose.
 large=(train --num-layers 2 --hidden-size 256 --num-attention-heads 4 "${run[@]:6}" --save large)
+# Where the message ends with the limit that suffices, the command is done with it.
 limited() { # limited OPTION LIMIT MESSAGE RANKS ARGUMENT...
-  (ulimit "$1" "$2" && refused 4 "${@:3}"; exit $failures)
+  (
+    ulimit -S "$1" "$2" && refused 4 "${@:3}"
+    remedy=$(sed -n 's/.*: ulimit \(-[a-z] [0-9]*\) or more.*/\1/p' err)
+    # shellcheck disable=SC2086  # an option and its value
+    if [ -n "$remedy" ]; then ulimit -S $remedy && done_by "${@:4}"; fi
+    exit $failures
+  )
   failures=$?
   checks=$((checks + 1))
 }

@@ -47,3 +47,15 @@ timeout -k 5 30 "$mpiexec" -n 2 bash launch.sh "$trireme" train "${run[@]}" --co
 code=$?
 check "a rank that never starts ends the job, by an option in a file" \
   [ "$code $(grep -c 'waited 0.02 minutes for all ranks to reach MPI_Init' err)" = "7 1" ]
+
+# A rank that starts late: the job runs with the larger limit that the message names, also one without a model.
+sed -i 's/exec sleep 60/sleep 3/' launch.sh
+late() { # late MINUTES
+  timeout -k 5 30 "$mpiexec" -n 2 bash launch.sh "$trireme" corpus build --input corpus.jsonl --output late.h5 --tokenizer bytes \
+    --startup-timeout-minutes "$1" >out 2>err
+  code=$?
+}
+late 0.02
+check "a rank that starts late ends the job" eval '[ $code = 7 ] && grep -q "try a larger --startup-timeout-minutes" err'
+late 1
+check "the larger limit waits for it" [ $code = 0 -a -s late.h5 ]

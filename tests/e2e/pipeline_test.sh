@@ -53,7 +53,7 @@ check "plan prints the bubble" grep -qF "bubble 33.3 % of the work" out
 check "plan draws a schedule" [ "$(grep -c '<title>' schedule.svg)" = 12 ]
 done_by 1 plan --show-schedule --pp 4 --vpp 2 --global-batch-size 32 --micro-batch-size 2 --data-parallel-size 2
 check "plan takes batch sizes" grep -qxF "interleaved: 4 stages of 2 chunks, 8 micro-batches" out
-refused 2 "--micro-batches needs --show-schedule" 1 plan --pp 2 --micro-batches 3
+refused 2 "--micro-batches is for --show-schedule" 1 plan --pp 2 --micro-batches 3
 refused 2 "give either --micro-batches, or --global-batch-size" 1 plan --show-schedule --pp 2
 refused 2 "(= 2): choose 8 or 10, another micro-batch size or number of ranks" 1 plan --show-schedule --global-batch-size 9 --micro-batch-size 2
 refused 5 "--svg /absent/s.svg: cannot be written" 1 plan --show-schedule --micro-batches 2 --svg /absent/s.svg

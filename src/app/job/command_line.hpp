@@ -7,22 +7,29 @@
 
 #include "mpi/environment.hpp"
 #include "src/app/options/options.hpp"
+#include "src/app/run_config/device_options.hpp"
 
 namespace trireme::app {
 
 /// One call of the program: the command, its arguments, and MPI if it runs on ranks.
 class CommandLine {
  public:
-  CommandLine(const std::string& path, std::vector<std::string> arguments, mpi::MpiEnvironment* environment)
-      : command_("trireme " + path), arguments_(std::move(arguments)), environment_(environment) {}
+  CommandLine(const std::string& path, std::vector<std::string> arguments, mpi::MpiEnvironment* environment,
+              bool on_ranks = false)
+      : command_("trireme " + path), arguments_(std::move(arguments)), environment_(environment), on_ranks_(on_ranks) {}
 
   /// Returns "trireme corpus build".
   const std::string& command() const { return command_; }
   const std::vector<std::string>& arguments() const { return arguments_; }
-  /// Reads the options from the arguments. Returns false if these ask for help, which only rank 0 prints.
+  /// Reads the options from the arguments. Returns false if these ask for help, which only rank 0 prints. Every command
+  /// on ranks has --startup-timeout-minutes, which `main` has read.
   bool read(Options& options) const { return read(options, arguments_, {}); }
   /// Likewise from `arguments` instead; an error lists `problems` first.
   bool read(Options& options, const std::vector<std::string>& arguments, std::vector<std::string> problems) const {
+    if (on_ranks_ && options.spelling("startup-timeout-minutes").empty()) {
+      options.section("Device");
+      declare_startup_timeout(options, &startup_minutes_);
+    }
     if (observer_) {
       observer_(options);
       return false;
@@ -40,6 +47,8 @@ class CommandLine {
   std::string command_;
   std::vector<std::string> arguments_;
   mpi::MpiEnvironment* environment_;
+  bool on_ranks_;
+  mutable double startup_minutes_ = mpi::default_startup_timeout_minutes;  // bound to the option
   std::function<void(const Options&)> observer_;
 };
 

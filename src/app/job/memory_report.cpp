@@ -164,6 +164,12 @@ void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, 
 
 }  // namespace
 
+std::string expert_load_text(const train::ParallelConfig& parallel) {
+  if (parallel.pad_experts) return "expert load factor: no effect, experts are padded to equal loads";
+  return fmt::format("expert load factor {:g}: tokens of each rank's experts, over the mean of its ep ranks",
+                     parallel.expert_load);
+}
+
 void check_min_memory(const Job& job, const model::ModelConfig& config, const train::ExecutionConfig& execution,
                       const std::optional<optim::OptimizerOptions>& optimizer, const std::string& remedies) {
   const train::MinMemory minimum = train::min_memory(config, execution, job.grid, optimizer);
@@ -201,10 +207,7 @@ void log_memory(const Job& job, const RunConfig& config, const model::ModelConfi
   });
   log_stages(job, memory, config.run.dry_run);
   if (config.run.dry_run) {
-    if (model.experts.any()) {
-      log::info("expert load factor {:g}: tokens of each rank's experts, over the mean of its expert group",
-                execution.parallel.expert_load);
-    }
+    if (model.experts.any()) log::info("{}", expert_load_text(execution.parallel));
     log_layer_activations(job, config, model);
   }
   if (is_printed_first) check_all();

@@ -12,6 +12,9 @@ namespace trireme::app {
 void check_min_memory(const Job& job, const model::ModelConfig& config, const train::ExecutionConfig& execution,
                       const std::optional<optim::OptimizerOptions>& optimizer, const std::string& remedies);
 
+/// Returns a line about the load of experts that a prediction assumes.
+std::string expert_load_text(const train::ParallelConfig& parallel);
+
 /// Logs the bytes that a rank of the fullest stage will use on its device and, to load and save checkpoints, in host
 /// memory. A dry run logs every stage and the activations of a layer, even of a model that does not fit. Throws
 /// EnvironmentError on all ranks if any rank has less memory. Collective over the job's world.

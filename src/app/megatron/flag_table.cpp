@@ -64,7 +64,7 @@ std::vector<Flag> flags_of(std::initializer_list<std::span<const FlagGroup>> par
       }
     }
   }
-  std::ranges::sort(list, {}, &Flag::name);
+  std::ranges::stable_sort(list, {}, [](const Flag& flag) { return flag.name.substr(0, flag.name.find(" --")); });
   return list;
 }
 

@@ -51,7 +51,8 @@ std::span<const FlagGroup> flags_refused();
 
 /// Returns a flag with hyphens for underscores.
 std::string hyphenated(std::string name);
-/// Returns the flags of groups, sorted by name.
+/// Returns the flags of groups, sorted by name. Rows of a flag beside others keep the order of the groups: the last
+/// that applies counts.
 std::vector<Flag> flags_of(std::initializer_list<std::span<const FlagGroup>> parts);
 const std::vector<Flag>& all_flags();
 /// Returns every setting of DeepSpeed's JSON, "fp16.enabled", and "*" for any other.

@@ -237,9 +237,11 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "2019", satisfied, "is the number that --mask-prob 0.15 gives",
      "max-preds-per-seq 20, max-preds-per-seq 40, max-preds-per-seq 80, max-preds-per-seq 160"},
     {none, "DeepSpeed", works, "--moe-router-topk 1 --moe-router-pre-softmax", "disable-moe-token-dropping"},
-    {none, "DeepSpeed", works, "--moe-router-pre-softmax", "disable-moe-token-dropping --topk 1"},
     {none, "DeepSpeed", satisfied, "experts keep all tokens without --moe-expert-capacity-factor",
-     "disable-moe-token-dropping --topk"},
+     "disable-moe-token-dropping --moe-router-topk, disable-moe-token-dropping --topk"},
+    {none, "DeepSpeed", works, "--moe-router-pre-softmax", "disable-moe-token-dropping --topk 1"},
+    {none, "DeepSpeed", absent, why::two_experts, "disable-moe-token-dropping --topk 2"},
+    {one, "DeepSpeed", absent, why::two_experts, "topk 2"},
     {one, "DeepSpeed", works, "--moe-router-topk @", "topk --disable-moe-token-dropping"},
     {one, "DeepSpeed", works, "--expert-model-parallel-size @",
      "moe-expert-parallel-size --disable-moe-token-dropping"},
@@ -255,9 +257,9 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "DeepSpeed", satisfied, why::nothing, "mlp-type standard"},
     {list, "23.04-", satisfied, why::one_expert, "num-experts 0, num-experts 1"},
     {one, "DeepSpeed", satisfied, why::one_expert,
-     "moe-expert-parallel-size 1, mlp-type --num-experts 1, topk --num-experts 1, moe-eval-capacity-factor "
-     "--num-experts 1, "
-     "moe-loss-coeff --num-experts 1, moe-min-capacity --num-experts 1, moe-train-capacity-factor --num-experts 1"},
+     "moe-expert-parallel-size 1, moe-expert-parallel-size --num-experts 1, mlp-type --num-experts 1, "
+     "topk --num-experts 1, moe-eval-capacity-factor --num-experts 1, moe-loss-coeff --num-experts 1, "
+     "moe-min-capacity --num-experts 1, moe-train-capacity-factor --num-experts 1"},
     {none, "DeepSpeed", satisfied, why::one_expert,
      "create-moe-param-group --num-experts 1, disable-moe-token-dropping --num-experts 1, use-tutel --num-experts 1"},
     {one, "BLOOM", satisfied, why::nothing, "pp-partition-method type:transformer"},

@@ -34,7 +34,7 @@ inline constexpr std::string_view generation = "this kind of generation is absen
 inline constexpr std::string_view graphs = "nearest: --cuda-graphs";
 inline constexpr std::string_view held = "is checked against the checkpoint";
 inline constexpr std::string_view hybrid =
-    "layers other than attention and feed-forward are absent; nearest: a GPT of --num-layers layers";
+    "layers other than attention and feed-forward are absent; nearest: a GPT of as many --num-layers";
 inline constexpr std::string_view images = "models of images are absent; nearest: --model-type gpt or bert, on text";
 inline constexpr std::string_view inference = "training generates no text; nearest: trireme generate";
 inline constexpr std::string_view initial = "this initialisation is absent; nearest: --init-method-std, --init-scale";
@@ -65,6 +65,9 @@ inline constexpr std::string_view standard_output =
     "the text goes to standard output; nearest: > FILE, or --output FILE beside --prompts";
 inline constexpr std::string_view text = "trireme corpus build read the text: the corpus has its tokens";
 inline constexpr std::string_view tokenizer = "the corpus holds its tokenizer";
+inline constexpr std::string_view two_experts =
+    "the balance loss of two experts counts first choices alone there; nearest: --moe-router-topk 2 instead of --topk "
+    "2";
 inline constexpr std::string_view upcycling =
     "dense models are converted only by trireme train; nearest: trireme train --moe-use-upcycling";
 inline constexpr std::string_view unwritten =

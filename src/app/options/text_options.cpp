@@ -3,6 +3,7 @@
 #include "io/huggingface/tokenizer_json.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "mpi/node.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/base/thread_pool.hpp"
 
 namespace trireme::app {
@@ -84,22 +85,25 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
 std::unique_ptr<data::Tokenizer> TokenizerOptions::make() const {
   const bool is_gpt2 = tokenizer == "gpt2", is_wordpiece = tokenizer == "wordpiece";
   const bool is_huggingface = tokenizer == "huggingface", is_null = tokenizer == "null";
+  Problems problems;
   const auto check = [&](bool takes, bool needs, const char* option, const std::string& value,
                          const std::string& what) {
-    TRIREME_CHECK(takes || value.empty(), ConfigError, "--tokenizer {} takes no --{}", tokenizer, option);
-    TRIREME_CHECK(!needs || !value.empty(), ConfigError, "--tokenizer {} needs --{} ({})", tokenizer, option, what);
+    problems.expect(takes || value.empty(), fmt::format("--tokenizer {} takes no --{}", tokenizer, option));
+    problems.expect(!needs || !value.empty(), fmt::format("--tokenizer {} needs --{} ({})", tokenizer, option, what));
   };
   check(is_gpt2 || is_wordpiece, is_gpt2 || is_wordpiece, "vocab-file", vocabulary_file,
         is_wordpiece ? "vocab.txt" : "encoder.json or vocab.json");
   check(is_gpt2, is_gpt2, "merge-file", merge_file, "vocab.bpe or merges.txt");
   check(is_huggingface, is_huggingface, "tokenizer-model", model_file, "tokenizer.json");
   check(is_huggingface, false, "eod-token", end_of_document, "");
-  TRIREME_CHECK(!cased || is_wordpiece, ConfigError, "--tokenizer {} always keeps case: --cased is for wordpiece",
-                tokenizer);
-  TRIREME_CHECK(!max_word_characters || is_wordpiece, ConfigError,
-                "--tokenizer {} has no limit on words: --max-word-characters is for wordpiece", tokenizer);
-  TRIREME_CHECK(is_null ? vocabulary_size.has_value() : !vocabulary_size && !end_of_document_id, ConfigError,
-                "--tokenizer null needs --vocab-size, and may have --eod-id; other tokenizers have neither");
+  problems.expect(!cased || is_wordpiece,
+                  fmt::format("--tokenizer {} always keeps case: --cased is for wordpiece", tokenizer));
+  problems.expect(
+      !max_word_characters || is_wordpiece,
+      fmt::format("--tokenizer {} has no limit on words: --max-word-characters is for wordpiece", tokenizer));
+  problems.expect(is_null ? vocabulary_size.has_value() : !vocabulary_size && !end_of_document_id,
+                  "--tokenizer null needs --vocab-size, and may have --eod-id; other tokenizers have neither");
+  problems.report();
 
   if (is_null) return data::make_null_tokenizer(*vocabulary_size, end_of_document_id.value_or(*vocabulary_size - 1));
   if (is_gpt2) {

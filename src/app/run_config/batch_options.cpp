@@ -103,7 +103,8 @@ void BatchOptions::settle(const Options& options, int data_ranks, Problems& prob
                     micro_batches.value_or(1), micro_batch_size, data_ranks, most));
     global_batch_size = std::min(samples, most / data_ranks) * data_ranks;
   }
-  problems.expect(has_length(), "either --train-iters or --train-samples must be given");
+  problems.exclude(!train_iterations || !train_samples, "train-iters", "train-samples");
+  problems.expect(train_iterations || train_samples, "either --train-iters or --train-samples must be given");
   problems.need(options, {"rampup-batch-size", "step-batch-size-schedule"}, train_samples.has_value(),
                 "--train-samples instead of --train-iters");
   problems.exclude(!in_steps || ramp_up_numbers.empty(), "step-batch-size-schedule", "rampup-batch-size");

@@ -68,8 +68,9 @@ void CheckpointOptions::check(const Options& options, Problems& problems) const 
                 !load.empty(), "--load");
   problems.need(options, {"no-save-optim", "save-interval", "async-save", "on-save-error"}, !save.empty(), "--save");
   problems.expect(keep_last.value_or(0) == 0 || !save.empty(), "--keep-last needs --save");
-  problems.need(options, {"save-retain-interval"}, save_interval > 0, "--save-interval");
-  problems.need(options, {"moe-upcycling-granularity"}, upcycling, "--moe-use-upcycling");
+  problems.need(options, {"save-retain-interval"}, save_interval > 0, "--save-interval and --save");
+  problems.need(options, {"moe-upcycling-granularity"}, upcycling,
+                "--moe-use-upcycling, --load, --num-experts and --disable-bias-linear");
   problems.exclude(!upcycling || !use_model, "moe-use-upcycling", "use-checkpoint-args",
                    "the checkpoint's model has no experts");
   problems.exclude(!exit_on_missing || !load_or_init, "exit-on-missing-checkpoint", "load-or-init");

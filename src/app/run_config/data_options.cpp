@@ -114,7 +114,7 @@ void DataOptions::check_paths(const Options& options, Problems& problems) const 
                   "--data-path and --train-data-path exclude each other: --split divides the corpora of --data-path, "
                   "--train-data-path has no other split");
   problems.need(options, {"valid-data-path", "test-data-path"}, has_own_splits(),
-                "--train-data-path: --data-path is divided by --split");
+                "--train-data-path instead of --data-path, which --split divides");
   for (const char* flag : {"split", "split-by"}) {
     problems.expect(!options.given(flag) || !has_own_splits(),
                     fmt::format("--{} divides the corpora of --data-path: with --train-data-path leave it out", flag));
@@ -122,8 +122,9 @@ void DataOptions::check_paths(const Options& options, Problems& problems) const 
   problems.need(options, {"split-valid-sets"}, !valid_set_words.empty(), "--valid-set");
   problems.expect(!valid_sets_split || (!path.empty() && fractions()[1] > 0),
                   "--split-valid-sets needs --data-path, and a validation split in --split");
-  problems.need(options, {"multiple-validation-sets"}, !valid_path.empty(), "--valid-data-path");
-  problems.need(options, {"validation-set-names"}, valid_apart, "--multiple-validation-sets");
+  const char* const valid = "--valid-data-path and --train-data-path instead of --data-path";
+  problems.need(options, {"multiple-validation-sets"}, !valid_path.empty(), valid);
+  problems.need(options, {"validation-set-names"}, valid_apart, fmt::format("--multiple-validation-sets, {}", valid));
   const auto check_weights = [](const std::vector<WeightedPath>& corpora) {
     std::vector<double> weights;
     for (const WeightedPath& corpus : corpora) weights.push_back(corpus.weight.value_or(1));

@@ -6,13 +6,6 @@
 namespace trireme::app {
 namespace {
 
-void declare_startup_timeout(Options& options, double* minutes) {
-  options.add("startup-timeout-minutes", minutes, "X",
-              "End the job with exit code 7 if not all ranks have reached MPI_Init after this time; 0: wait "
-              "indefinitely.",
-              at_least(0));
-}
-
 /// Returns the file in the XDG cache folder; empty if the user has no home.
 std::string default_gemm_cache() {
   const char* caches = std::getenv("XDG_CACHE_HOME");
@@ -23,6 +16,13 @@ std::string default_gemm_cache() {
 }
 
 }  // namespace
+
+void declare_startup_timeout(Options& options, double* minutes) {
+  options.add("startup-timeout-minutes", minutes, "X",
+              "End the job with exit code 7 if not all ranks have reached MPI_Init after this time; 0: wait "
+              "indefinitely.",
+              at_least(0));
+}
 
 double startup_timeout_minutes(const std::vector<std::string>& arguments) {
   double minutes = mpi::default_startup_timeout_minutes;

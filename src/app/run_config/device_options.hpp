@@ -30,7 +30,9 @@ struct DeviceOptions {
   void check(const Options& options, const Backend& backend, const std::string& reason) const;
 };
 
-/// Returns `--startup-timeout-minutes`, which is needed before MPI starts and the command reads its options.
+void declare_startup_timeout(Options& options, double* minutes);
+/// Returns the value of this option, `--startup-timeout-minutes`, which is needed before MPI starts and the command
+/// reads its options.
 double startup_timeout_minutes(const std::vector<std::string>& arguments);
 
 /// Throws ConfigError if `backend` cannot train in `dtype`.

@@ -11,7 +11,8 @@ void ExpertOptions::declare(Options& options) {
 }
 
 void ExpertOptions::apply(const FieldOptions& fields, model::ModelConfig& config, Problems& problems) const {
-  problems.expect(config.experts.any() || !layer_frequency, "--moe-layer-freq needs --num-experts");
+  problems.expect(config.experts.any() || !layer_frequency,
+                  "--moe-layer-freq needs --num-experts and --disable-bias-linear");
   problems.expect(fields.given("moe-router-num-groups") == fields.given("moe-router-group-topk"),
                   "--moe-router-num-groups and --moe-router-group-topk need each other");
   if (!layer_frequency) return;

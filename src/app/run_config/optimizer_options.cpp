@@ -118,7 +118,10 @@ void OptimizerOptions::settle_learning_rate(const Options& options, const BatchO
   for (const char* name : {"lr-warmup-", "lr-decay-", "lr-wsd-decay-"}) {
     problems.expect(
         !options.given(std::string(name) + other),
-        fmt::format("--{}{} needs --train-{}; with --train-{} give --{}{}", name, other, other, unit, name, unit));
+        fmt::format("--{}{} needs --train-{}; with --train-{} give --{}{}{}", name, other, other, unit, name, unit,
+                    name == std::string_view("lr-wsd-decay-") && lr.style != optim::LrDecayStyle::wsd
+                        ? " and --lr-decay-style WSD"
+                        : ""));
   }
   lr.decay = lr.by_samples ? lr_decay_samples.value_or(*batch.train_samples)
                            : lr_decay_iterations.value_or(*batch.train_iterations);
@@ -141,13 +144,13 @@ void OptimizerOptions::settle_wsd(const Options& options, const char* unit, Prob
     return;
   }
   problems.need(options, {"lr-wsd-decay-style", lr.by_samples ? "lr-wsd-decay-samples" : "lr-wsd-decay-iters"}, false,
-                "--lr-decay-style WSD");
+                fmt::format("--lr-decay-style WSD and --lr-wsd-decay-{}", unit));
 }
 
 void OptimizerOptions::settle_weight_decay(const Options& options, const BatchOptions& batch, Problems& problems) {
   if (!weight_decay_style) {
     return problems.need(options, {"start-weight-decay", "end-weight-decay"}, false,
-                         "--weight-decay-incr-style linear or cosine");
+                         "--weight-decay-incr-style linear or cosine, --start-weight-decay and --end-weight-decay");
   }
   problems.expect(start_weight_decay && end_weight_decay,
                   "--weight-decay-incr-style linear or cosine needs --start-weight-decay and --end-weight-decay");

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "src/train/upcycling.hpp"
+
 namespace trireme::app {
 
 RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(options) {
@@ -136,6 +138,9 @@ void RunConfigReader::finish(const std::optional<model::ModelConfig>& model, Pro
     const GridOptions& grid = config_.parallel.grid;
     train::validate(execution, *model, grid.expert, grid.expert_tensor.value_or(grid.tensor) != grid.tensor);
   });
+  if (model && config_.checkpoint.upcycling) {
+    problems.attempt([&] { train::Upcycling(*model, config_.checkpoint.upcycling_granularity); });
+  }
   problems.report();
 }
 

@@ -80,8 +80,9 @@ void RunOptions::settle(const Options& options, const DataOptions& data, const s
   if (data.sampling == data::Sampling::sequential && !has_others && !options.given("eval-iters")) {
     schedule.eval_iterations = 0;
   }
-  problems.need(options, {"eval-tasks-path", "eval-tasks-interval", "eval-tasks-num-fewshot", "eval-tasks-limit"},
-                !tasks.names.empty(), "--eval-tasks");
+  problems.need(options, {"eval-tasks-path"}, !tasks.names.empty(), "--eval-tasks");
+  problems.need(options, {"eval-tasks-interval", "eval-tasks-num-fewshot", "eval-tasks-limit"}, !tasks.names.empty(),
+                "--eval-tasks and --eval-tasks-path");
   problems.expect(tasks.names.empty() || !tasks.path.empty(), "--eval-tasks needs --eval-tasks-path");
   for (const std::string_view name : split(tasks.names, ',')) {
     problems.expect(data::find_benchmark(name) != nullptr,

@@ -110,7 +110,7 @@ ProcessGrid::ProcessGrid(int world_size, int tensor_size, int pipeline_size, int
   if (data_size == 0 && replica_size < world_size) counts += " or " + std::to_string(wanted + replica_size);
   throw ConfigError(
       "{} ranks do not make a grid of tensor size {} (<tp>) x pipeline size {} (<pp>){}{} = {} ranks{}. Start {} "
-      "ranks, or choose a grid for {}: {}",
+      "ranks, or choose a grid for {} into which the model divides: {}",
       world_size, tensor_size, pipeline_size,
       context_size != 1 ? fmt::format(" x context size {} (<cp>)", context_size) : "",
       data_size != 0 ? fmt::format(" x data size {}", data_size) : "", data_size != 0 ? wanted : replica_size,
@@ -122,20 +122,23 @@ void ProcessGrid::check_experts() const {
   const std::string ranks = fmt::format("context size {} x data size {}", context_size_, data_size_);
   if (!folds_experts()) {
     TRIREME_CHECK(expert_size_ >= 1 && gradient_size() % expert_size_ == 0, ConfigError,
-                  "expert size {} (<ep>) does not divide the {} of {}. Try one of {}, or start "
-                  "more ranks",
+                  "expert size {} (<ep>) does not divide the {} of {}. Try one of {} that divides <num_experts>, or "
+                  "start more ranks",
                   expert_size_, counted(gradient_size(), "rank"), ranks, fmt::join(divisors(gradient_size()), ", "));
     return;
   }
   const std::string stage =
       fmt::format("the {} of tensor size {} x {}", counted(stage_size(), "rank"), tensor_size_, ranks);
-  TRIREME_CHECK(expert_tensor_size_ >= 1 && stage_size() % expert_tensor_size_ == 0, ConfigError,
-                "expert tensor size {} (<expert_tensor_parallel_size>) does not divide {}. Try one of {}",
-                expert_tensor_size_, stage, fmt::join(divisors(stage_size()), ", "));
+  TRIREME_CHECK(
+      expert_tensor_size_ >= 1 && stage_size() % expert_tensor_size_ == 0, ConfigError,
+      "expert tensor size {} (<expert_tensor_parallel_size>) does not divide {}. Try one of {} that divides the "
+      "width of experts",
+      expert_tensor_size_, stage, fmt::join(divisors(stage_size()), ", "));
   const int rest = stage_size() / expert_tensor_size_;
   TRIREME_CHECK(expert_size_ >= 1 && rest % expert_size_ == 0, ConfigError,
-                "expert size {} (<ep>) x expert tensor size {} does not divide {}. Try <ep> {}", expert_size_,
-                expert_tensor_size_, stage, fmt::join(divisors(rest), ", "));
+                "expert size {} (<ep>) x expert tensor size {} does not divide {}. Try <ep> {} that divides "
+                "<num_experts>",
+                expert_size_, expert_tensor_size_, stage, fmt::join(divisors(rest), ", "));
 }
 
 GridPosition ProcessGrid::position(int rank) const {

@@ -17,12 +17,12 @@ namespace trireme::app {
 /// Tests of subcommands that run inside the test program, with files in a folder of their own.
 class CommandTest : public ::testing::Test {
  protected:
-  /// `parent` is the first word of the commands under test.
+  /// `parent` is the first word of the commands under test; empty if each names its own.
   explicit CommandTest(std::string parent) : parent_(std::move(parent)) {}
 
   /// Runs a subcommand; the exit code is that of an error where one is thrown.
   int run(std::vector<std::string> words) {
-    words.insert(words.begin(), parent_);
+    if (!parent_.empty()) words.insert(words.begin(), parent_);
     ::testing::internal::CaptureStdout();
     message_.clear();
     int code = 0;

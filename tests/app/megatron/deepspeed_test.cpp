@@ -113,6 +113,11 @@ TEST_F(TranslateDeepSpeed, DividesLayersAndEmbeddingsTogether) {
 TEST_F(TranslateDeepSpeed, TakesItsExpertsOnlyIfThereIsOne) {
   const Words flags("--moe-loss-coeff 0.01 --moe-train-capacity-factor 1.0 --topk 1 --create-moe-param-group");
   EXPECT_EQ(words(flags + Words("--num-experts 1")), Words());
+  for (const char* topk : {"--topk 1", "--topk 2", "--topk 6"}) {
+    const Words one = Words("--num-experts 1 --moe-expert-parallel-size 8 --disable-moe-token-dropping") + Words(topk);
+    EXPECT_EQ(words(one), Words()) << topk;
+    EXPECT_EQ(translate(one, options_).refusal(), "") << topk;
+  }
   EXPECT_THAT(translate(flags + Words("--num-experts 64 128"), options_).refusal(),
               AllOf(HasSubstr("--moe-loss-coeff 0.01: DeepSpeed's experts drop tokens at random"),
                     HasSubstr("--create-moe-param-group: ")));
@@ -127,8 +132,13 @@ TEST_F(TranslateDeepSpeed, TakesItsExpertsIfTheyKeepAllTokens) {
   EXPECT_EQ(words(flags), known + Words("--moe-router-topk 1 --moe-router-pre-softmax"));
   EXPECT_EQ(words(flags + Words("--topk 1")), known + Words("--moe-router-pre-softmax --moe-router-topk 1"));
   EXPECT_EQ(words(flags + Words("--topk 6")), known + Words("--moe-router-topk 6"));
-  EXPECT_THAT(translate(flags + Words("--topk 2"), options_).refusal(),
-              HasSubstr("--disable-moe-token-dropping: the balance loss of two experts counts first choices alone"));
+  EXPECT_THAT(
+      translate(flags + Words("--topk 2"), options_).refusal(),
+      HasSubstr("--disable-moe-token-dropping: the balance loss of two experts counts first choices alone there; "
+                "nearest: --moe-router-topk 2 instead of --topk 2"));
+  EXPECT_EQ(words(flags + Words("--moe-router-topk 2")), known + Words("--moe-router-topk 2"));
+  EXPECT_THAT(translate(Words("--num-experts 64 --topk 2"), options_).refusal(),
+              HasSubstr("--topk 2: the balance loss of two experts"));
   EXPECT_THAT(translate(flags + Words("--mlp-type residual"), options_).refusal(),
               HasSubstr("--mlp-type residual: residual experts weigh a dense block"));
 }

@@ -79,6 +79,58 @@ TEST(FlagPrefix, RefusesFlagsWithoutARowOfTheirOwn) {
   EXPECT_NE(translate(Words("--logits-file x.h5"), Options("trireme train", ""), "train").refusal(), "");
 }
 
+/// Returns the options with values that a reason names after "nearest: ".
+std::vector<Words> nearest_words(const std::string& reason, const Options& options) {
+  const Words text(reason.substr(std::min(reason.find("nearest: "), reason.size())));
+  const std::set<std::string> no_values = {"and", "or", "with", "for", "because", "then", "that", "instead", "on"};
+  const std::vector<std::pair<std::string, std::string>> defaults = options.values();
+  std::vector<Words> list;
+  for (std::size_t i = 0; i < text.size() && text[i] != "instead"; ++i) {
+    const std::string option = text[i].substr(0, text[i].find_first_of(",;"));
+    if (!option.starts_with("--") || option.ends_with('-') || option == "--help" || option == "--config") continue;
+    const std::string own = options.spelling(option.substr(2));
+    list.push_back({option});
+    if (!own.empty() && !options.takes_value(own)) continue;
+    if (option == text[i] && i + 1 < text.size() && !text[i + 1].starts_with("--") &&
+        !no_values.contains(text[i + 1])) {
+      list.back().push_back(text[i + 1].substr(0, text[i + 1].find_first_of(",;")));
+    } else if (!own.empty()) {
+      const CommandManual manual = options.manual();
+      const auto known = std::ranges::find_if(
+          manual.options, [&](const OptionManual& each) { return std::ranges::count(each.names, own) > 0; });
+      const auto standard = std::ranges::find(defaults, own, &std::pair<std::string, std::string>::first);
+      const bool has_default = standard != defaults.end() && standard->second != "0";
+      list.back().push_back(known->takes_path         ? "/dev/null"
+                            : !known->words().empty() ? known->words().front()
+                            : has_default             ? standard->second
+                                                      : "1");
+    }
+  }
+  return list;
+}
+
+// The nearest option that the error about a flag names is taken, with the value that it gives.
+TEST_F(FlagTable, NamesNearestOptionsThatAreTaken) {
+  int taken = 0;
+  for (const auto* table : {&all_flags(), &deepspeed_settings()}) {
+    for (const Flag& flag : *table) {
+      const bool is_of_other_command = flag.text.find("nearest: trireme") != flag.text.npos;
+      if (flag.kind != Kind::absent || is_of_other_command) continue;
+      for (const Words& option : nearest_words(std::string(flag.text), options_)) {
+        SCOPED_TRACE(flag.text);
+        const Translation translation = translate(option, options_);
+        EXPECT_EQ(translation.refusal(), "");
+        Options train("trireme train", "");
+        const RunConfigReader reader(train);
+        EXPECT_NO_THROW(train.parse(Words("--lr 1") + Words(fmt::format("{}", fmt::join(translation.arguments, " ")))))
+            << fmt::format("{}", fmt::join(option, " "));
+        ++taken;
+      }
+    }
+  }
+  EXPECT_GT(taken, 100);
+}
+
 // Rows of other commands lead to their options, or give a reason.
 TEST_F(FlagTable, LeadsToOptionsOfOtherCommands) {
   Options eval("trireme eval", ""), generate("trireme generate", "");

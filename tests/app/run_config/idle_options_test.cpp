@@ -51,6 +51,17 @@ TEST(IdleOptions, AreUsedOnALargerGrid) {
               ElementsAre("--distribute-saved-activations (one tensor rank)"));
 }
 
+TEST(IdleOptions, OfTheLoadOfExpertsAreNamedWhereItIsKnown) {
+  const Words experts =
+      "--num-experts 4 --disable-bias-linear --moe-expert-capacity-factor 1 --expert-load-factor 2 --ep 2";
+  const parallel::ProcessGrid grid(2, 1, 1, 1, 0, 2);
+  EXPECT_THAT(idle(experts, grid), IsEmpty());
+  EXPECT_THAT(idle(experts + "--moe-pad-expert-input-to-capacity", grid),
+              ElementsAre("--expert-load-factor (experts are padded to equal loads)"));
+  EXPECT_THAT(idle("--expert-load-factor 2", parallel::ProcessGrid(2, 1, 1)),
+              ElementsAre("--expert-load-factor (one expert rank)"));
+}
+
 TEST(IdleOptions, OfTheDynamicLossScaleAreNamedInBf16) {
   const Words script = "--loss-scale 0 --initial-loss-scale 4096 --loss-scale-window 500 --bf16";
   EXPECT_THAT(idle(script, parallel::ProcessGrid(2, 1, 1)),

@@ -18,7 +18,7 @@ TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
       {"--pipeline-model-parallel-layout 6,x", "'x' is not a number of layers"},
       {"--overlap-param-gather", "--overlap-param-gather needs --use-distributed-optimizer"},
       {"--bf16 --fp16", "--bf16 and --fp16 exclude each other"},
-      {"--train-samples 5", "either --train-iters or --train-samples must be given"},
+      {"--train-samples 5", "--train-iters and --train-samples exclude each other"},
       {"--recompute-num-layers 2", "--recompute-num-layers needs --recompute-granularity full"},
       {"--sgd-momentum 0.5", "--sgd-momentum needs --optimizer sgd"},
       {"--data-path 1 a.h5 0 b.h5", "has weight 0; weights must be positive numbers"},

@@ -110,6 +110,7 @@ int corpus_build_command(const CommandLine& line) {
   reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
   if (o.build.text.split_sentences) reader.can_cut = data::is_sentence_end;
   reader.check_utf8 = !o.keep_invalid_utf8 && o.tokens.tokenizer != "bytes";
+  reader.may_keep_bytes = true;
   ThreadPool pool(thread_count(*world, o.workers));
   const Timer timer;
   LoggedProgress progress("tokenizing", "tokenized", "MB", 1e6);

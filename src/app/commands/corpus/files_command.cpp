@@ -1,7 +1,5 @@
 #include "src/app/commands/commands.hpp"
 
-#include <filesystem>
-
 #include "io/corpus/corpus_writer.hpp"
 #include "io/corpus/foreign_corpus.hpp"
 #include "io/corpus/prepare_files.hpp"
@@ -29,13 +27,6 @@ void add_view(Options& options, bool* view) {
 void add_output(Options& options, std::string* output) {
   options.add("output", output, "FILE.h5", "The corpus. It gets this name once it is complete.");
   options.require({"output"});
-}
-
-/// Returns PREFIX for `path`, which is PREFIX, PREFIX.bin or PREFIX.idx; empty if there is no PREFIX.idx.
-std::string megatron_prefix(const std::string& path) {
-  std::string prefix = path;
-  if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
-  return std::filesystem::exists(prefix + ".idx") ? prefix : "";
 }
 
 }  // namespace
@@ -121,7 +112,7 @@ int corpus_import_command(const CommandLine& line) {
   const io::FolderLock lock(output + ".lock", output);
   io::CorpusWriter writer(output, *tokenizer);
   for (const std::string& input : inputs) {
-    if (const std::string prefix = megatron_prefix(input); !prefix.empty()) {
+    if (const std::string prefix = io::megatron_prefix(input); !prefix.empty()) {
       io::import_megatron(prefix, writer,
                           tokens.tokenizer == "wordpiece" ? io::Sequences::sentences : io::Sequences::automatic);
     } else if (io::is_llmc(input)) {

@@ -21,7 +21,7 @@ void check_task(const train::FinetuneTask& task, const std::string& load, const 
                 const model::ModelConfig& config) {
   TRIREME_CHECK(!config.predicts_tokens(), CheckpointError,
                 "{1} holds a pretrained model without a head for {0}. Train one: trireme finetune --task {0} "
-                "--pretrained-checkpoint {1} --train-data FILE... --valid-data FILE... --save DIR",
+                "--pretrained-checkpoint {1} --train-data FILE... --valid-data FILE... --lr X --save DIR",
                 task.name, load);
   const auto& attributes = description.attributes;
   model::ModelConfig wanted = config;

@@ -62,7 +62,7 @@ train::TaskSplit read_files(const TaskOptions& options, const std::vector<std::s
       TRIREME_CHECK(
           !examples.is_test || use == SplitUse::test, DataError,
           "{}:1: the header is that of a test set, which has no labels to train on or to evaluate with. Try it as "
-          "--test-data",
+          "--test-data, with a --predictions-file",
           path);
       TRIREME_CHECK(!examples.is_test || !options.predictions_file.empty(), ConfigError,
                     "{}:1: the header is that of a test set without labels, which only yields predictions: give a "

@@ -22,8 +22,8 @@ int plan_command(const CommandLine& line) {
     return 0;
   }
   TRIREME_CHECK(!o.cluster.empty(), ConfigError,
-                "--cluster must be given: one of {}, or an INI file. For only a schedule give --show-schedule; see "
-                "trireme plan --help",
+                "--cluster must be given: one of {}, or an INI file. A search also needs a model and "
+                "--global-batch-size; for only a schedule give --show-schedule and --micro-batches",
                 plan::cluster_preset_names());
   plan::Cluster cluster = o.read_cluster();
   const plan::SearchSpace space = o.space(options, cluster);

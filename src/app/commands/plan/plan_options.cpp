@@ -104,7 +104,8 @@ void PlanOptions::check_form(const Options& options) const {
     }
     return;
   }
-  TRIREME_CHECK(!micro_batches, ConfigError, "--micro-batches needs --show-schedule: otherwise give batch sizes");
+  TRIREME_CHECK(!micro_batches, ConfigError,
+                "--micro-batches is for --show-schedule: give --global-batch-size instead");
   TRIREME_CHECK(!no_search || !options.given("top"), ConfigError,
                 "--top and --no-search exclude each other: without a search there is one layout");
 }

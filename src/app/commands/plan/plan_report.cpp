@@ -7,6 +7,7 @@
 #include <map>
 
 #include "src/app/job/job.hpp"
+#include "src/app/job/memory_report.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/field_names.hpp"
 #include "src/base/text.hpp"
@@ -51,10 +52,7 @@ void print_head(const PlanReport& report) {
   fmt::print("cluster {}: {} of {} x {}; {} of a rank's memory are usable\n", printable(cluster.name),
              counted(report.nodes, "node"), cluster.ranks_per_node, printable(cluster.device.name),
              bytes_text(report.result.limit_bytes));
-  if (job.model.experts.any()) {
-    fmt::print("expert load factor {:g}: tokens of the predicted rank's experts, over the mean of its ep ranks\n",
-               job.execution.parallel.expert_load);
-  }
+  if (job.model.experts.any()) fmt::print("{}\n", expert_load_text(job.execution.parallel));
   if (report.result.layouts > 0) {
     fmt::print("{} layouts considered, {} predicted, the memory of {} ranks rehearsed\n", report.result.layouts,
                report.result.predicted, report.result.rehearsed);

@@ -62,8 +62,8 @@ struct TokenizerTrainOptions {
     options.section("Bad input");
     options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
                        "Bytes of text that are not UTF-8.");
-    options.add("max-line-bytes", &counting.reader.max_bytes, "N", "Longest line, or longest text without white space.",
-                at_least(1));
+    options.add("max-line,max-line-bytes", &counting.reader.max_bytes, "N",
+                "Longest line, or longest text without white space.", at_least(1));
     options.section("Speed and memory");
     options.add("max-words", &counting.max_words, "N",
                 "Distinct words kept while counting; beyond that, the rarest are dropped.", at_least(1000));
@@ -127,6 +127,7 @@ int tokenizer_train_command(const CommandLine& line) {
   std::filesystem::create_directories(o.output, error);
   TRIREME_CHECK(!error, IoError, "cannot create the folder {}: {}", o.output, error.message());
   o.counting.reader.check_utf8 = !o.keep_invalid_utf8;
+  o.counting.reader.may_keep_bytes = true;
   ThreadPool pool(o.workers ? *o.workers : default_thread_count(1));
   const Timer timer;
   std::optional<ProgressBar> bar(std::in_place, "counting words", "MB", 1e6);
