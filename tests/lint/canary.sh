@@ -31,6 +31,10 @@ fresh() {
     '"corpus split --help") printf "  --ways N\n            --wide tables\n" ;;' '*) printf "  --lr, --rate X   it [1]\n  --help  x\n" ;; esac'
   chmod +x "$tree/trireme"
   plant tests/e2e/lr_test.sh 'train --lr 1' 'check "two ways"'
+  plant src/app/plan.cpp 'options.add("top", &top, "N",' '            "Layouts; give --lr, too.");' 'fail("--top: "' '     "give --lr");'
+  plant tests/app/remedies_test.cpp '{"give --lr", "--top 1", "--top 1 --lr 1"},'
+  plant tests/lint/remedies.txt '# Remedies' 'try a larger --lr | a slow machine'
+  plant src/train/loop.cpp 'log::warn("{} is slow: try a larger <lr>", host);'
   plant tests/lint/options.txt '# Options' '--lr | rate | e2e/lr_test.sh, Error.Says, base/error_test.cpp:mpi.h' '--ways | parts | e2e/lr_test.sh:two ways'
 }
 # lint CHECK: runs it on the small tree.
@@ -41,7 +45,7 @@ lint() {
 }
 
 fresh
-for check in layers prose flags links options; do
+for check in layers prose flags remedies links options; do
   lint $check || { echo "$check: a tree that is in order was refused:"; cat "$tree/output"; exit 1; }
 done
 
@@ -98,6 +102,14 @@ must_fail "a flag below app" "--lr is a flag" src/optim/sgd.cpp 'throw Error("--
 must_fail "a flag after a character" "--lr is a flag" src/optim/sgd.cpp "put('\"') + \"--lr is below 0\";"
 must_fail "a field without a flag" "<momentum> is not an option" src/optim/sgd.cpp 'throw Error("<momentum> is below 0");'
 must_fail "a field in parts" "<lr_{}> is not an option" src/optim/sgd.cpp 'throw Error("<lr_{}> is below 0", unit);'
+must_fail "a flag of app that is no option" "--momentum is not an option" src/app/run_config/lr_options.cpp 'options.add("lr", &lr);' \
+  'fail("give --lr and --l- under srun --mpi=pmix, and --momentum");'
+check=remedies
+must_fail "a remedy that no test follows" "no test follows the remedy: {} is small. Try --lr {}" src/optim/sgd.cpp \
+  'throw Error("{} is small. "' '            "Try <lr> {}");'
+must_fail "a row without a message" "no message holds: try a larger --lr" src/train/loop.cpp 'log::warn("{} is slow", host);'
+must_fail "a row whose remedy a test follows" "a test follows: give --lr" tests/lint/remedies.txt 'try a larger --lr | slow' 'give --lr | none'
+must_fail "a row without a reason" "not \"message | reason\"" tests/lint/remedies.txt 'try a larger --lr'
 check=links
 must_fail "a link to no file" "no such file" README.md '[a](docs/lost.md)'
 must_fail "a link to no heading" "no such heading" README.md '[a](docs/units.md#lost)'
