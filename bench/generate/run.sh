@@ -73,7 +73,7 @@ limits() {
     --benchmark_filter="^fp32/sum_squares|^$1/h768/proj/forward/" 2>log | awk -F'[:,]' '
       /"name"/ { memory = /sum_squares/ }
       memory && /"(GB\/s|ceiling)"/ && $2 > rate { rate = $2 }
-      !memory && /"ceiling"/ { speed = $2 }
+      !memory && /"ceiling"/ && $2 > speed { speed = $2 }
       END { print rate, speed }'
 }
 

@@ -95,11 +95,10 @@ class AttentionCall {
 /// to the rate of a large product.
 void attention(benchmark::State& state, DType dtype, const Heads4& shape, double probability, bool backward) {
   const AttentionCall call(dtype, shape, probability, backward);
-  for (auto _ : state) call.run();
   const double visible =
       static_cast<double>(shape.batch * shape.heads * shape.s) * static_cast<double>(shape.s + 1) / 2;
   const double operations = (backward ? 5 : 2) * 2e-9 * visible * static_cast<double>(shape.d);
-  report_products(state, operations, dtype);
+  measure_products(state, operations, dtype, [&] { call.run(); });
 }
 
 /// Masks that leave fewer pairs of a query and a key.

@@ -23,6 +23,13 @@ constexpr Layer layers[] = {{"h256/proj", 2048, 256, 256},
                             {"h768/fc_proj", 1024, 3072, 768},
                             {"h768/logits", 1024, 768, 50304, false}};
 
+// Text generation: a token of each of n texts.
+constexpr Layer few_rows[] = {{"h768/fc/1", 1, 768, 3072},
+                              {"h768/fc/4", 4, 768, 3072},
+                              {"h768/fc/8", 8, 768, 3072},
+                              {"h768/fc/16", 16, 768, 3072},
+                              {"h768/fc/32", 32, 768, 3072}};
+
 /// The tensors of a linear layer, forward and backward, holding small numbers that are not 0.
 struct Tensors {
   Tensors(Backend& b, DType dtype, const Layer& l)
@@ -53,7 +60,8 @@ void run(benchmark::State& state, DType dtype, const Layer& layer, Pass pass) {
   const Tensors t(b, dtype, layer);
   const TensorView bias = layer.has_bias ? t.bias.view() : TensorView();
   const TensorView dbias = layer.has_bias ? t.dbias.view() : TensorView();
-  for (auto _ : state) {
+  const double operations = 2e-9 * static_cast<double>(layer.n) * layer.in * layer.out;
+  measure_products(state, operations, dtype, [&] {
     switch (pass) {
       case Pass::forward:
         b.gemm().linear(stream, t.x, t.w, bias, Activation::none, {}, t.y);
@@ -71,9 +79,7 @@ void run(benchmark::State& state, DType dtype, const Layer& layer, Pass pass) {
         b.gemm().linear_backward_weight(stream, t.y, t.x, t.dw, dbias);
         break;
     }
-  }
-  const double operations = 2e-9 * static_cast<double>(layer.n) * layer.in * layer.out;
-  report_products(state, operations, dtype);
+  });
 }
 
 /// The products of a layer of experts, forward and backward, at `n` tokens an expert: grouped, or one after another.
@@ -90,12 +96,13 @@ void run_experts(benchmark::State& state, DType dtype, const Layer& expert, std:
     dw.push_back(of_expert.back().dw);
   }
   const std::vector<std::int64_t> rows(static_cast<std::size_t>(count), expert.n);
-  for (auto _ : state) {
+  const double operations = 6e-9 * static_cast<double>(count * expert.n) * expert.in * expert.out;
+  measure_products(state, operations, dtype, [&] {
     if (grouped) {
       b.gemm().grouped_linear(stream, rows, all.x, w, all.y);
       b.gemm().grouped_backward_input(stream, rows, all.y, w, all.z_in);
       b.gemm().grouped_backward_weight(stream, rows, all.y, all.x, dw);
-      continue;
+      return;
     }
     for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t n) {
       const TensorView x = all.x.view().rows(first, n), y = all.y.view().rows(first, n);
@@ -103,9 +110,18 @@ void run_experts(benchmark::State& state, DType dtype, const Layer& expert, std:
       b.gemm().linear_backward_input(stream, y, w[i], Activation::none, {}, all.z_in.view().rows(first, n));
       b.gemm().linear_backward_weight(stream, y, x, dw[i], {});
     });
+  });
+}
+
+/// Registers the passes up to `last` of a layer.
+void add(DType dtype, const Layer& layer, Pass last) {
+  for (int pass = 0; pass <= static_cast<int>(last); ++pass) {
+    benchmark::RegisterBenchmark(
+        fmt::format("{}/{}/{}", name_of(dtype), layer.name, pass_names[pass]).c_str(),
+        [dtype, layer, pass](benchmark::State& state) { run(state, dtype, layer, static_cast<Pass>(pass)); })
+        ->Unit(benchmark::kMicrosecond)
+        ->UseRealTime();
   }
-  const double operations = 6e-9 * static_cast<double>(count * expert.n) * expert.in * expert.out;
-  report_products(state, operations, dtype);
 }
 
 const bool registered = [] {
@@ -121,15 +137,8 @@ const bool registered = [] {
     }
   }
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16, DType::fp64}) {
-    for (const Layer& layer : layers) {
-      for (int pass = 0; pass < 5; ++pass) {
-        benchmark::RegisterBenchmark(
-            fmt::format("{}/{}/{}", name_of(dtype), layer.name, pass_names[pass]).c_str(),
-            [dtype, layer, pass](benchmark::State& state) { run(state, dtype, layer, static_cast<Pass>(pass)); })
-            ->Unit(benchmark::kMicrosecond)
-            ->UseRealTime();
-      }
-    }
+    for (const Layer& layer : layers) add(dtype, layer, Pass::backward_weight);
+    for (const Layer& layer : few_rows) add(dtype, layer, Pass::forward);
   }
   return true;
 }();

@@ -30,11 +30,8 @@ struct Measurement {
   /// Runs `kernel`, which moves `bytes` from and to memory, and reports GB/s relative to a copy of the same size.
   template <class Kernel>
   void run(double bytes, Kernel&& kernel) const {
-    for (auto _ : state) kernel();
-    const double ceiling = copy_ceiling(bytes);
-    state.counters["GB/s"] = benchmark::Counter(1e-9 * bytes, benchmark::Counter::kIsIterationInvariantRate);
-    state.counters["ceiling"] = ceiling;
-    state.counters["share"] = benchmark::Counter(1e-9 * bytes / ceiling, benchmark::Counter::kIsIterationInvariantRate);
+    const double rate = 1e-9 * bytes * calls_per_second(state, kernel);
+    report(state, "GB/s", rate, copy_ceiling(bytes, rate));
   }
 };
 
