@@ -10,8 +10,8 @@ namespace trireme::model {
 /// fields that the model does not request are empty.
 struct MicroBatch {
   ConstTensorView tokens;            ///< [s, b] int32
-  ConstTensorView labels;            ///< [s, b] int32: token to predict; 0 if the weight is 0
-  ConstTensorView loss_weights;      ///< [s b] A: weight of each position's loss; 0 if it predicts nothing
+  ConstTensorView labels;            ///< [s, b] or [n] int32: token to predict; 0 if the weight is 0
+  ConstTensorView loss_weights;      ///< [s b] or [n] A: weight of each prediction's loss; 0 if there is none
   ConstTensorView samples;           ///< [b] int64: number of each sample since the start of training
   ConstTensorView token_types = {};  ///< [s, b] int32, optional
   /// [s, b] int32, optional: replaces the positions in the sequence for learned positions or rotation. Dropout still
@@ -33,16 +33,22 @@ struct MicroBatch {
   ConstTensorView tokens_ahead = {};
   ConstTensorView labels_ahead = {};
   ConstTensorView ahead_weights = {};
-  /// [s b] and [b] A: gradient of each token's and sample's unweighted loss, and [D, s b] of those ahead. If empty,
-  /// they are computed from the weights and the mode.
+  /// Optional: only n of the s b rows predict a token. `predictions` [n] int32 are these rows, in [s, b], or -1 for an
+  /// unused prediction, of weight 0. `prediction_numbers` [s, b] int32 are the inverse: the number of each row's
+  /// prediction, or -1.
+  ConstTensorView predictions = {};
+  ConstTensorView prediction_numbers = {};
+  /// As loss_weights, and [b] A: gradient of each token's and sample's unweighted loss, and [D, s b] of those ahead. If
+  /// empty, they are computed from the weights and the mode.
   ConstTensorView loss_gradient = {};
   ConstTensorView sample_loss_gradient = {};
   ConstTensorView ahead_loss_gradient = {};
-  /// [s b] A, optional: results of the last stage's forward for each token, the same on every tensor rank: the weighted
-  /// loss, and the number of tokens more likely than the label.
+  /// As loss_weights, optional: results of the last stage's forward for each prediction, the same on every tensor rank:
+  /// the weighted loss, and the number of tokens more likely than the label.
   TensorView token_losses = {};
   TensorView rivals = {};
-  /// [s b, vocabulary rows] T, optional: result of the last stage's forward, this tensor rank's shard of the logits.
+  /// [s b or n, vocabulary rows] T, optional: result of the last stage's forward, this tensor rank's shard of the
+  /// logits.
   TensorView logits = {};
 };
 

@@ -46,9 +46,12 @@ std::vector<std::int64_t> longest_first(const data::SampleSource& source, std::i
 }
 
 std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& requested) {
+  const bool selects = requested.predictions > 0;
   const Field all[] = {
       {"tokens", &SampleView::tokens, &MicroBatch::tokens},
-      {"labels", &SampleView::labels, &MicroBatch::labels},
+      {"labels", &SampleView::labels, &MicroBatch::labels, nullptr, selects ? Extent::prediction : Extent::position},
+      {"rows with labels", &SampleView::labels, &MicroBatch::predictions, nullptr, Extent::prediction_row},
+      {"numbers of labels", &SampleView::labels, &MicroBatch::prediction_numbers, nullptr, Extent::prediction_number},
       {"token types", &SampleView::token_types, &MicroBatch::token_types, &SampleFields::token_types},
       {"positions", &SampleView::positions, &MicroBatch::positions, &SampleFields::positions},
       {"starts of documents", &SampleView::first_visible, &MicroBatch::first_visible, &SampleFields::first_visible},
@@ -65,22 +68,35 @@ std::vector<BatchLoader::Field> BatchLoader::fields_of(const SampleFields& reque
   std::vector<Field> fields;
   std::ranges::copy_if(all, std::back_inserter(fields), [&](const Field& field) {
     if (field.extent == Extent::ahead) return requested.ahead > 0;
+    if (field.extent == Extent::prediction_row || field.extent == Extent::prediction_number) return selects;
     return field.requested == nullptr || requested.*field.requested;
   });
   return fields;
 }
 
 Shape BatchLoader::shape_of(const Field& field, std::int64_t rows) const {
-  return field.extent == Extent::position ? Shape{rows, b_}
-         : field.extent == Extent::label  ? Shape{labels_of_batch()}
-         : field.extent == Extent::ahead  ? Shape{requested_.ahead, rows, b_}
-                                          : Shape{b_};
+  switch (field.extent) {
+    case Extent::position:
+    case Extent::prediction_number:
+      return {rows, b_};
+    case Extent::prediction:
+    case Extent::prediction_row:
+      return {predictions_of_batch(rows)};
+    case Extent::label:
+      return {labels_of_batch()};
+    case Extent::ahead:
+      return {requested_.ahead, rows, b_};
+    case Extent::sample:
+    case Extent::row:
+      break;
+  }
+  return {b_};
 }
 
 std::vector<Tensor> BatchLoader::make_tensors(std::int64_t micro_batches) const {
   const std::int64_t s = shard_.rows;
   std::vector<Tensor> tensors;
-  tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, s * b_});
+  tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, predictions_of_batch(s)});
   tensors.emplace_back(backend_, DType::int64, Shape{micro_batches, b_});
   if (requested_.is_random) tensors.emplace_back(backend_, weight_type_, Shape{micro_batches, labels_of_batch()});
   if (requested_.ahead > 0) {
@@ -148,10 +164,13 @@ void BatchLoader::read(Set& set, const Request& request) const {
   fields.length = fields.length || (request.form.length_multiple > 0 && has_lengths);
   std::deque<data::SampleBuffer> buffers;
   for (std::int64_t i = 0; i < b_; ++i) buffers.emplace_back(shard_.sequence, fields);
-  const auto rows_of_batch = static_cast<std::size_t>(shard_.rows * b_);
-  std::vector<double> weights(request.samples.size() * static_cast<std::size_t>(shard_.rows));
-  std::vector<std::int64_t> counted(weights.size() / rows_of_batch);  // tokens of each micro-batch
-  std::vector<double> ahead_weights(weights.size() * static_cast<std::size_t>(requested_.ahead));
+  std::vector<std::int64_t> counted(request.samples.size() / static_cast<std::size_t>(b_));  // labels by micro-batch
+  std::vector<double> weights(counted.size() * static_cast<std::size_t>(predictions_of_batch(shard_.rows)));
+  std::vector<double> ahead_weights(request.samples.size() * static_cast<std::size_t>(shard_.rows * requested_.ahead));
+  for (std::size_t f = 0; f < fields_.size() && requested_.predictions > 0; ++f) {
+    const TensorView unused = set.copies.host(first_field_index() + f);
+    std::fill_n(unused.as<std::int32_t>(), unused.numel(), fields_[f].extent == Extent::prediction ? 0 : -1);
+  }
   set.sample_labels.clear();
   set.sequences.clear();
   set.unpadded_positions = 0;
@@ -174,15 +193,15 @@ void BatchLoader::read(Set& set, const Request& request) const {
     set.sequences.push_back(sequence);
     for (std::int64_t i = 0; i < b_; ++i) {
       const SampleView& sample = buffers[static_cast<std::size_t>(i)].view();
-      const std::int64_t number = begin + i, first = begin * shard_.rows + i;
+      const std::int64_t number = begin + i;
       set.copies.host(numbers_index).as<std::int64_t>()[number] =
           request.samples[static_cast<std::size_t>(number)].number;
       counted[static_cast<std::size_t>(begin / b_)] +=
           std::ranges::count_if(sample.labels, [](std::int32_t label) { return label >= 0; });
-      for (std::int64_t row = 0; row < shard.rows; ++row) {
+      for_each_prediction(number, shard, sample.labels, [&](std::int64_t at, std::int64_t row) {
         const auto position = static_cast<std::size_t>(shard.positions[row]);
-        weights[static_cast<std::size_t>(first + row * b_)] = sample.labels[position] >= 0 ? 1 : 0;
-      }
+        weights[static_cast<std::size_t>(at)] = sample.labels[position] >= 0 ? 1 : 0;
+      });
       for_each_ahead(number, shard, [&](std::int64_t to, std::int64_t position, std::int64_t ahead) {
         const auto at = static_cast<std::size_t>(ahead);
         const bool counts = ahead >= 0 && sample.labels[at] >= 0 &&
@@ -208,6 +227,23 @@ void BatchLoader::read(Set& set, const Request& request) const {
 }
 
 template <class Function>
+void BatchLoader::for_each_prediction(std::int64_t i, const parallel::SequenceShard& shard,
+                                      std::span<const std::int32_t> labels, const Function& function) const {
+  const std::int64_t first = i / b_ * predictions_of_batch(shard_.rows),
+                     of_sample = requested_.predictions_of(shard.rows);
+  std::int64_t count = 0;
+  for (std::int64_t row = 0; row < shard.rows; ++row) {
+    if (requested_.predictions == 0) {
+      function(first + row * b_ + i % b_, row);
+    } else if (labels[static_cast<std::size_t>(shard.positions[row])] >= 0) {
+      TRIREME_CHECK(count < of_sample, ShapeError, "a sample has more than {} labels in {} positions", of_sample,
+                    shard.rows);
+      function(first + i % b_ * of_sample + count++, row);
+    }
+  }
+}
+
+template <class Function>
 void BatchLoader::for_each_ahead(std::int64_t i, const parallel::SequenceShard& shard, const Function& function) const {
   const std::int64_t first = i / b_ * requested_.ahead * shard_.rows * b_ + i % b_;
   for (std::int64_t d = 0; d < requested_.ahead; ++d) {
@@ -222,6 +258,11 @@ void BatchLoader::write(Set& set, std::int64_t i, const parallel::SequenceShard&
                         const SampleView& sample) const {
   const bool has_label = i % requested_.samples_per_label == 0;
   if (has_label) set.sample_labels.insert(set.sample_labels.end(), sample.is_random.begin(), sample.is_random.end());
+  std::vector<std::pair<std::int64_t, std::int64_t>> predictions;  // index and row
+  if (requested_.predictions > 0) {
+    for_each_prediction(i, shard, sample.labels,
+                        [&](std::int64_t at, std::int64_t row) { predictions.emplace_back(at, row); });
+  }
   // Kernels look up every label, even if its weight is 0.
   for (const std::span<std::int32_t> labels : {sample.labels, sample.is_random, sample.span_end}) {
     std::ranges::transform(labels, labels.begin(), [](std::int32_t label) { return std::max(label, 0); });
@@ -244,6 +285,17 @@ void BatchLoader::write(Set& set, std::int64_t i, const parallel::SequenceShard&
         for_each_ahead(i, shard, [&](std::int64_t to, std::int64_t, std::int64_t ahead) {
           host[to] = ahead < 0 ? 0 : values[static_cast<std::size_t>(ahead)];
         });
+        continue;
+      case Extent::prediction:
+        for (const auto& [at, row] : predictions) host[at] = values[static_cast<std::size_t>(shard.positions[row])];
+        continue;
+      case Extent::prediction_row:
+        for (const auto& [at, row] : predictions) host[at] = static_cast<std::int32_t>(row * b_ + i % b_);
+        continue;
+      case Extent::prediction_number:
+        for (const auto& [at, row] : predictions) {
+          host[first + row * b_] = static_cast<std::int32_t>(at - i / b_ * predictions_of_batch(shard_.rows));
+        }
         continue;
       case Extent::position:
         break;
@@ -280,7 +332,7 @@ void BatchLoader::fill(Set& set, const Request& request) const {
 void BatchLoader::upload(Set& set, const Request& request, Stream& stream) const {
   const auto samples = static_cast<std::int64_t>(request.samples.size());
   const std::int64_t rows = samples * shard_.rows;
-  std::vector<std::int64_t> count = {rows, samples};
+  std::vector<std::int64_t> count = {samples / b_ * predictions_of_batch(shard_.rows), samples};
   if (requested_.is_random) count.push_back(samples / requested_.samples_per_label);
   if (requested_.ahead > 0) count.push_back(rows * requested_.ahead);
   for (const Field& field : fields_) count.push_back(samples / b_ * shape_of(field, shard_.rows).numel());
@@ -319,7 +371,7 @@ std::vector<MicroBatch> BatchLoader::load(const data::SampleSource& source, cons
   for (std::int64_t j = 0; j < std::ssize(batches); ++j) {
     MicroBatch& batch = batches[static_cast<std::size_t>(j)];
     const std::int64_t s = shard(j).rows;
-    batch.loss_weights = row_of(weights_index, j, {s * b_});
+    batch.loss_weights = row_of(weights_index, j, {predictions_of_batch(s)});
     batch.samples = row_of(numbers_index, j, {b_});
     if (requested_.is_random) batch.sample_weights = row_of(sample_weights_index, j, {labels_of_batch()});
     if (requested_.ahead > 0) batch.ahead_weights = row_of(ahead_weights_index(), j, {requested_.ahead, s * b_});

@@ -85,8 +85,9 @@ class BatchLoader {
 
  private:
   /// Extent of a field in a micro-batch: [s, b], [b], [b] as rows of [s, b] instead of positions, one for each label,
-  /// or [D, s, b] of the values 1 ... D places ahead.
-  enum class Extent { position, sample, row, label, ahead };
+  /// [n] of the positions with a label, [n] of their rows or [s, b] of their numbers (MicroBatch::predictions), or
+  /// [D, s, b] of the values 1 ... D places ahead.
+  enum class Extent { position, sample, row, label, prediction, prediction_row, prediction_number, ahead };
   /// Field of int32 that is copied from samples to micro-batches.
   struct Field {
     const char* name;
@@ -99,9 +100,17 @@ class BatchLoader {
   /// Shape of a field in a micro-batch with `rows` positions on this rank.
   Shape shape_of(const Field& field, std::int64_t rows) const;
   std::int64_t labels_of_batch() const { return b_ / requested_.samples_per_label; }
-  /// Allocates the tensors of one update: weights [m, s b] A, numbers of the samples [m, b] int64, weights of the
-  /// samples [m, b] A if they have labels, weights ahead [m, D s b] A if requested, then the fields [m, s, b], [m, b]
-  /// or [m, D, s, b] int32; s are the rows of the shard.
+  /// Predictions of a micro-batch with `rows` positions on this rank: [s b], or [n].
+  std::int64_t predictions_of_batch(std::int64_t rows) const { return b_ * requested_.predictions_of(rows); }
+  /// Calls `function(index, row)` for each prediction of sample `i` by the rows of this rank's `shard`, with its index
+  /// in a tensor [m, s b] or [m, n]: for all rows, or for those with one of `labels` if their number is limited. Throws
+  /// ShapeError if there are more.
+  template <class Function>
+  void for_each_prediction(std::int64_t i, const parallel::SequenceShard& shard, std::span<const std::int32_t> labels,
+                           const Function& function) const;
+  /// Allocates the tensors of one update: weights [m, s b] A or [m, n] A, numbers of the samples [m, b] int64, weights
+  /// of the samples [m, b] A if they have labels, weights ahead [m, D s b] A if requested, then the fields [m, s, b],
+  /// [m, n], [m, b] or [m, D, s, b] int32; s are the rows of the shard.
   std::vector<Tensor> make_tensors(std::int64_t micro_batches) const;
   static constexpr std::size_t weights_index = 0, numbers_index = 1, sample_weights_index = 2;
   std::size_t ahead_weights_index() const { return requested_.is_random ? 3 : 2; }

@@ -51,8 +51,8 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
 
   const std::vector<model::MicroBatch> micro_batches(
       static_cast<std::size_t>(trainer.batches().max_micro_batches()),
-      unseen_micro_batch(sample_fields(config, options.documents), model.sequence_shard().rows,
-                         execution.micro_batch_size, execution.dtype));
+      unseen_micro_batch(training_fields(config, execution, grid.tensor_size(), options.documents),
+                         model.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
   model.run(micro_batches, {.backward = true,
                             .hidden_dropout = config.hidden_dropout,
                             .attention_dropout = config.attention_dropout,
@@ -110,8 +110,10 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
   const double tokens =
       static_cast<double>(execution.sequence_length) * static_cast<double>(execution.micro_batch_size);
   const std::int64_t expansion = experts.layers < config.all_layers() ? config.expansion() : 0;
-  const double max_width =
-      static_cast<double>(std::max({config.hidden, expansion, padded / execution.cross_entropy_chunks}));
+  const std::int64_t predictions =
+      training_fields(config, execution, grid.tensor_size()).predictions_of(execution.sequence_length);
+  const std::int64_t logits = padded * predictions / execution.sequence_length / execution.cross_entropy_chunks;
+  const double max_width = static_cast<double>(std::max({config.hidden, expansion, logits}));
   return {parameters * (copied * grid.gradient_size() + shared) -
               experts.elements * copied * (grid.gradient_size() - grid.expert_gradient_size()),
           grid.data_size() * tokens * max_width * value, padded};

@@ -85,6 +85,15 @@ data::SampleFields sample_fields(const model::ModelConfig& config, const Documen
           .ahead = config.predicts_ahead() ? config.ahead.depths : 0};
 }
 
+data::SampleFields training_fields(const model::ModelConfig& config, const ExecutionConfig& execution, int tensor_size,
+                                   const DocumentOptions& documents) {
+  data::SampleFields fields = sample_fields(config, documents);
+  if (config.is_bert() && config.predicts_tokens()) {
+    fields.predictions = (execution.max_predictions + tensor_size - 1) / tensor_size * tensor_size;
+  }
+  return fields;
+}
+
 ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parallel::ProcessGrid& grid,
                              parallel::GridCommunicators& communicators, const model::ModelConfig& config,
                              const ExecutionConfig& execution)

@@ -32,8 +32,13 @@ model::StageShard shard_of(const StageRehearsal::Layers& layers, const Execution
 }  // namespace
 
 model::MicroBatch unseen_micro_batch(const data::SampleFields& fields, std::int64_t s, std::int64_t b, DType dtype) {
-  model::MicroBatch batch{unseen(DType::int32, {s, b}), unseen(DType::int32, {s, b}),
-                          unseen(accumulation_type(dtype), {s * b}), unseen(DType::int64, {b})};
+  const std::int64_t predictions = b * fields.predictions_of(s);
+  model::MicroBatch batch{unseen(DType::int32, {s, b}), unseen(DType::int32, {predictions}),
+                          unseen(accumulation_type(dtype), {predictions}), unseen(DType::int64, {b})};
+  if (fields.predictions > 0) {
+    batch.predictions = unseen(DType::int32, {predictions});
+    batch.prediction_numbers = unseen(DType::int32, {s, b});
+  }
   if (fields.token_types) batch.token_types = unseen(DType::int32, {s, b});
   if (fields.positions) batch.positions = unseen(DType::int32, {s, b});
   if (fields.first_visible) batch.first_visible = unseen(DType::int32, {s, b});
@@ -71,7 +76,8 @@ StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Com
               execution.parallel.pad_experts},
              parameters_, config, shard_, vocabulary_, sequence_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, no_hooks) {
-  stage_.begin({unseen_micro_batch(sample_fields(config), sequence_.rows, execution.micro_batch_size, execution.dtype)},
+  stage_.begin({unseen_micro_batch(training_fields(config, execution, grid.tensor_size()), sequence_.rows,
+                                   execution.micro_batch_size, execution.dtype)},
                mode_);
 }
 

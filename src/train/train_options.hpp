@@ -41,6 +41,7 @@ struct ExecutionConfig {
   std::int64_t padded_vocabulary_size = 0;  ///< 0: from the multiple
   model::Recomputation recomputation;       ///< training only
   std::int64_t cross_entropy_chunks = 1;    ///< chunks of a micro-batch's rows in the output layer and the loss
+  std::int64_t max_predictions = 0;         ///< BERT: masked tokens of a sample at most; 0: as many as positions
   bool cuda_graphs = false;                 ///< records and replays training steps (RecordedStage)
   /// Training micro-batches end with their longest sample; otherwise all have sequence_length positions.
   bool variable_lengths = false;

@@ -27,7 +27,8 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
       batches_(options.global_batch_size, options.ramp_up, options.decrease_batch_size,
                model.execution().micro_batch_size, model.grid().data_size()),
       loader_(model.backend(), model.sequence_shard(), model.execution().micro_batch_size, batches_.max_micro_batches(),
-              model.execution().dtype, sample_fields(model.config(), options.documents)),
+              model.execution().dtype,
+              training_fields(model.config(), model.execution(), model.grid().tensor_size(), options.documents)),
       optimizer_(
           optim::make_optimizer(model.backend(), model.parameters(), model.gradient_groups(), options.optimizer)),
       loss_scaler_(options.loss_scale),
@@ -72,11 +73,13 @@ Trainer::Work Trainer::work_of(const std::vector<model::MicroBatch>& micro_batch
   const ExecutionConfig& execution = model_.execution();
   const std::int64_t s = execution.sequence_length;
   if (!execution.variable_lengths) {
-    return {static_cast<double>(batch_size * s), model::model_flops(model_.config(), batch_size, s)};
+    return {static_cast<double>(batch_size * s),
+            model::model_flops(model_.config(), batch_size, s, execution.max_predictions)};
   }
   std::array<double, 2> sums = {static_cast<double>(loader_.unpadded_positions()), 0};
   for (std::int64_t j = 0; j < std::ssize(micro_batches); ++j) {
-    sums[1] += model::model_flops(model_.config(), execution.micro_batch_size, loader_.shard(j).sequence);
+    sums[1] += model::model_flops(model_.config(), execution.micro_batch_size, loader_.shard(j).sequence,
+                                  execution.max_predictions);
   }
   Communicator& world = model_.world();
   all_reduce_numbers(world, sums, ReduceOp::sum);

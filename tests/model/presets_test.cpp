@@ -167,6 +167,15 @@ TEST(ModelFlops, OfLatentAttentionCountBothSizesOfHeads) {
   EXPECT_DOUBLE_EQ(whole - model_flops(config, 1, 1024), 6 * 1024.0 * 27 * 16 * 64 * (1024 + 512 + 2048));
 }
 
+TEST(ModelFlops, OfBertCountTheMaskedTokensInItsHead) {
+  const ModelConfig config = preset("bert-336m");
+  const double h = 1024, head = 6 * 8 * (static_cast<double>(config.vocabulary) * h + h * h);
+  const double all = model_flops(config, 8, 512);
+  EXPECT_DOUBLE_EQ(all - model_flops(config, 8, 512, 76), head * (512 - 76));
+  EXPECT_EQ(model_flops(config, 8, 512, 600), all);
+  EXPECT_EQ(model_flops(preset("llama3-8b"), 8, 512, 76), model_flops(preset("llama3-8b"), 8, 512));
+}
+
 TEST(ModelFlops, CountTheKeysInWindows) {
   ModelConfig config = preset("llama3-8b");
   const double whole = model_flops(config, 4, 8192), score_of_key = 4 * 8192 * 12 * 4096.0;

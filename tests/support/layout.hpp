@@ -62,6 +62,7 @@ struct Layout {
         {"bf16", [&] { options.dtype = DType::bf16; }},
         {"vocabulary-multiple", [&] { options.vocabulary_multiple = number(); }},
         {"cross-entropy-chunks", [&] { options.cross_entropy_chunks = number(); }},
+        {"predictions", [&] { options.max_predictions = number(); }},
         {"graphs", [&] { options.cuda_graphs = true; }},
         {"variable-lengths", [&] { options.variable_lengths = true; }},
         {"sp", [&] { parallel.sequence_parallel = true; }},

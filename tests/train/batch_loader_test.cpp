@@ -182,6 +182,76 @@ TEST(BatchLoader, LoadsTheRequestedFieldsInTheRowsOfEachContextRank) {
   }
 }
 
+/// Padded pairs whose sample i has i % 4 labels, 10 + p at positions p = 2, 4 and 7.
+class FewLabels final : public data::SampleSource {
+ public:
+  std::int64_t size() const override { return 8; }
+  std::int64_t sequence_length() const override { return 8; }
+  void read(std::int64_t index, const data::SampleView& sample) const override {
+    std::ranges::fill(sample.tokens, 1);
+    std::ranges::fill(sample.labels, -1);
+    for (std::int64_t k = 0; k < index % 4; ++k) sample.labels[places[k]] = static_cast<std::int32_t>(10 + places[k]);
+  }
+  static constexpr std::size_t places[] = {2, 4, 7};
+};
+
+TEST(BatchLoader, ListsTheRowsWithLabelsOnRequest) {
+  const auto backend = make_backend(BackendChoice::cpu, 1);
+  for (const int context : {1, 2}) {
+    for (int rank = 0; rank < context; ++rank) {
+      const auto shard = parallel::SequenceShard::of(8, rank, context);
+      // On a context rank of 4 positions no more can have labels.
+      const std::int64_t each = context == 1 ? 6 : 4, n = 2 * each;
+      BatchLoader loader(*backend, shard, 2, 2, DType::fp32, {.predictions = 6});
+      for (const bool again : {false, true}) {  // unused predictions do not keep earlier values
+        const std::vector<BatchLoader::Sample> samples = {{again ? 1 : 3, 0}, {2, 1}, {-1, 2}, {3, 3}};
+        const std::vector<model::MicroBatch> batches = loader.load(FewLabels(), samples);
+        EXPECT_EQ(loader.counted_tokens(), again ? 6 : 8);
+        for (std::size_t j = 0; j < 2; ++j) {
+          const model::MicroBatch& batch = batches[j];
+          ASSERT_EQ(batch.labels.shape(), Shape{n});
+          ASSERT_EQ(batch.loss_weights.shape(), Shape{n});
+          ASSERT_EQ(batch.predictions.shape(), Shape{n});
+          ASSERT_EQ(batch.prediction_numbers.shape(), batch.tokens.shape());
+          const auto* labels = batch.labels.as<std::int32_t>();
+          const auto* rows = batch.predictions.as<std::int32_t>();
+          const auto* numbers = batch.prediction_numbers.as<std::int32_t>();
+          std::int64_t used = 0;
+          for (std::int64_t row = 0; row < shard.rows; ++row) {
+            for (std::int64_t i = 0; i < 2; ++i) {
+              const std::int64_t index = samples[2 * j + static_cast<std::size_t>(i)].index,
+                                 position = shard.positions[row];
+              const auto* end = FewLabels::places + (index < 0 ? 0 : index % 4);
+              const bool has_label = std::find(FewLabels::places, end, static_cast<std::size_t>(position)) != end;
+              const std::int32_t number = numbers[row * 2 + i];
+              ASSERT_EQ(number >= 0, has_label);
+              if (!has_label) continue;
+              ASSERT_LT(number, n);
+              EXPECT_EQ(rows[number], row * 2 + i);
+              EXPECT_EQ(labels[number], 10 + position);
+              EXPECT_EQ(batch.loss_weights.as<float>()[number], 1);
+              ++used;
+            }
+          }
+          EXPECT_EQ(n - std::count(rows, rows + n, -1), used);
+          for (std::int64_t k = 0; k < n; ++k) {
+            if (rows[k] >= 0) continue;
+            EXPECT_EQ(labels[k], 0);
+            EXPECT_EQ(batch.loss_weights.as<float>()[k], 0);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchLoader, RefusesMoreLabelsThanRequested) {
+  const auto backend = make_backend(BackendChoice::cpu, 1);
+  BatchLoader loader(*backend, parallel::SequenceShard::of(8), 1, 1, DType::fp32, {.predictions = 2});
+  loader.load(FewLabels(), {{2, 0}});
+  EXPECT_THROW(loader.load(FewLabels(), {{3, 0}}), ShapeError);
+}
+
 /// Samples of which number i has i + 1 of 32 positions, filled with i + 1 + 100 position.
 class ShortSamples final : public data::SampleSource {
  public:

@@ -10,11 +10,15 @@
 namespace trireme::test {
 namespace {
 
-/// Grids of `ranks` ranks for a batch of four samples and two layers.
+/// Grids of `ranks` ranks for a batch of four samples and two layers. A sample masks at most 11 tokens; the ranks of a
+/// tensor group divide 14 predictions.
 std::vector<Layout> bert_layouts(int ranks) {
-  if (ranks == 1) return {Layout()};
-  if (ranks == 2) return {"tp 2", "pp 2", "zero1", "tp 2 sp", "cp 2"};
-  return {"tp 2 pp 2", "tp 2 sp zero2", "pp 2 cp 2"};
+  if (ranks == 1) return {Layout(), "predictions 13", "predictions 13 cross-entropy-chunks 3"};
+  if (ranks == 2) {
+    return {"tp 2 predictions 13",    "pp 2 predictions 13", "zero1",
+            "tp 2 sp predictions 13", "cp 2 predictions 13", "tp 2 sp predictions 13 cross-entropy-chunks 4"};
+  }
+  return {"tp 2 pp 2", "tp 2 sp zero2 predictions 13", "pp 2 cp 2 predictions 13 b 2 cross-entropy-chunks 5"};
 }
 
 TEST(Bert, EveryGridReproducesPyTorchInFp64) {

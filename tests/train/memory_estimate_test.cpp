@@ -17,6 +17,7 @@ TEST(MemoryEstimate, MatchesTheAllocator) {
       SCOPED_TRACE(testing::Message() << variant.name << ", " << name_of(dtype));
       ExecutionConfig layout = layout_of(dtype, 16, 4);
       layout.recomputation.granularity = granularity;
+      layout.max_predictions = 8;
       Rig rig(layout, small_config(variant, 0));
       TrainOptions options = train_options(8);
       const bool packed = granularity == model::RecomputeGranularity::none && !rig.gpt.config().is_bert();
@@ -32,8 +33,12 @@ TEST(MemoryEstimate, MatchesTheAllocator) {
       EXPECT_EQ(rig.gpt.parameters().gradients().size_bytes(), estimate.gradients);
       EXPECT_GE(estimate.activations, rig.gpt.stage().activations().peak_bytes());
       // Ids, targets, weights and numbers of the batch and the next one; the rest are three sums, one of them the
-      // guard's.
-      const std::size_t batch = 2 * 4 * (16 * (4 + 4 + size_of(accumulation_type(dtype))) + 8);
+      // guard's. A BERT has targets and weights, with their rows, of at most 8 positions, and the inverse of these
+      // rows.
+      const bool selects = rig.gpt.config().is_bert() && rig.gpt.config().predicts_tokens();
+      const std::size_t of_target = 4 + size_of(accumulation_type(dtype));
+      const std::size_t targets = selects ? 8 * (of_target + 4) + 16 * 4 : 16 * of_target;
+      const std::size_t batch = 2 * 4 * (16 * 4 + targets + 8);
       // A BERT's samples have a length, and for a binary head token types, a label and its weight. The rest has then
       // one sum more, and the scores of two micro-batches evaluated.
       const std::size_t binary = rig.gpt.config().has_binary_head() ? 1 : 0;

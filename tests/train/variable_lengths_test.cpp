@@ -60,7 +60,7 @@ TEST(VariableLengths, EveryGridAndScheduleComputesTheRunOfPaddedMicroBatches) {
     const Curve expected = training_curve(self, config, "b 8");
     for (const Layout& layout : length_layouts(world().size())) {
       SCOPED_TRACE(testing::Message() << layout);
-      expect_close(training_curve(world(), config, layout.with("variable-lengths")), expected,
+      expect_close(training_curve(world(), config, layout.with("variable-lengths predictions 11")), expected,
                    tolerance(DType::fp64, Comparison::other_average));
     }
   });
@@ -86,8 +86,8 @@ TEST(VariableLengths, CountTheTokensOfTheSamples) {
 
 TEST(VariableLengths, TakeNoMoreMemoryThanPredicted) {
   for (const Layout& padded : length_layouts(world().size())) {
-    const Layout layout = padded.with("variable-lengths");
-    const TrainingRunConfig config = small_run(true, ModelOutput::classes);
+    const Layout layout = padded.with("variable-lengths predictions 11");
+    const TrainingRunConfig config = small_run(true, ModelOutput::pretraining);
     TrainingRun run(world(), config, layout);
     for (int step = 0; step < 4; ++step) run.step();
     run.trainer.evaluate(*run.data.train, 0, 1);

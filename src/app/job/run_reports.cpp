@@ -129,7 +129,7 @@ void RunReports::log_times(std::int64_t iteration) {
 io::RunWork RunReports::work() const {
   const std::int64_t samples = trainer_.progress().consumed_samples, s = model_.execution().sequence_length;
   return {.iteration = trainer_.progress().iteration,
-          .flops = model::model_flops(model_.config(), samples, s),
+          .flops = model::model_flops(model_.config(), samples, s, model_.execution().max_predictions),
           .tokens = static_cast<double>(samples * s)};
 }
 

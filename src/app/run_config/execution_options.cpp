@@ -65,17 +65,19 @@ void ExecutionOptions::settle(const Options& options, const ParallelOptions& par
                    "with the second the host waits for every kernel");
 }
 
-train::ExecutionConfig ExecutionOptions::config(DType dtype, const BatchOptions& batch,
-                                                const ParallelOptions& parallel) const {
+train::ExecutionConfig ExecutionOptions::config(DType dtype, const BatchOptions& batch, const ParallelOptions& parallel,
+                                                const MaskingOptions& masking) const {
   model::Recomputation settled = recomputation;
   settled.distribute = settled.distribute && parallel.grid.tensor > 1;
+  const std::int64_t s = batch.sequence_length.value_or(0);
   return {.dtype = dtype,
-          .sequence_length = batch.sequence_length.value_or(0),
+          .sequence_length = s,
           .micro_batch_size = batch.micro_batch_size,
           .vocabulary_multiple = parallel.grid.vocabulary_multiple,
           .padded_vocabulary_size = parallel.grid.padded_vocabulary,
           .recomputation = settled,
           .cross_entropy_chunks = cross_entropy_chunks,
+          .max_predictions = data::max_predictions(s, masking.mask_probability),
           .cuda_graphs = cuda_graphs,
           .variable_lengths = batch.variable_lengths,
           .parallel = parallel.config(dtype)};

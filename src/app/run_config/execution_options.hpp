@@ -6,6 +6,7 @@
 #include "src/app/options/options.hpp"
 #include "src/app/options/problems.hpp"
 #include "src/app/run_config/batch_options.hpp"
+#include "src/app/run_config/data_options.hpp"
 #include "src/app/run_config/device_options.hpp"
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/model/blocks/recomputation.hpp"
@@ -25,7 +26,8 @@ struct ExecutionOptions {
   void declare(Options& options);
   /// Sets `recomputation` from the flag and the modules.
   void settle(const Options& options, const ParallelOptions& parallel, const DeviceOptions& device, Problems& problems);
-  train::ExecutionConfig config(DType dtype, const BatchOptions& batch, const ParallelOptions& parallel) const;
+  train::ExecutionConfig config(DType dtype, const BatchOptions& batch, const ParallelOptions& parallel,
+                                const MaskingOptions& masking) const;
 };
 
 }  // namespace trireme::app

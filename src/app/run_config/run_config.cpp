@@ -153,7 +153,7 @@ std::string RunConfig::options_text() const {
 }
 
 train::ExecutionConfig RunConfig::execution_config() const {
-  return execution.config(precision.dtype, batch, parallel);
+  return execution.config(precision.dtype, batch, parallel, data.masking);
 }
 
 train::TrainOptions RunConfig::train_options() const {

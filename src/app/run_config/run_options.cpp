@@ -50,7 +50,8 @@ void RunOptions::declare(Options& options) {
   options.add(
       "metrics-file", &metrics_file, "FILE",
       "Append one JSON object per iteration, and record the run's attempts in FILE.lives: see trireme report. FLOPs, "
-      "there and in the log, are the model's: full attention, causal or not, without recomputation.");
+      "there and in the log, are the model's: full attention, causal or not, without recomputation. "
+      "A BERT's masked-token head counts its masked tokens alone.");
   options.add_flag("time-communication", &time_communication,
                    "Add the exposed communication time to the objects of --metrics-file: milliseconds per iteration, "
                    "averaged over the ranks, in total and by group. Includes waits for late ranks.");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -20,8 +21,12 @@ struct SampleFields {
   bool span_end = false;
   bool last_token = false;
   std::int64_t samples_per_label = 1;  ///< consecutive samples whose common label is on the first
+  std::int64_t predictions = 0;        ///< labels of a sample at most; 0: one at each position
   std::int64_t ahead = 0;              ///< further tokens to predict at each position, which every source supplies
   bool operator==(const SampleFields&) const = default;
+
+  /// Labels at most of `rows` positions of a sample.
+  std::int64_t predictions_of(std::int64_t rows) const { return predictions > 0 ? std::min(predictions, rows) : rows; }
 };
 
 /// One sample of s positions, filled by its source. Optional fields not requested are empty.

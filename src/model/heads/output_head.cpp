@@ -48,21 +48,70 @@ LanguageModelHead::LanguageModelHead(const parallel::TensorContext& context,
 std::unique_ptr<OutputHead::Saved> LanguageModelHead::predict(const LayerShape& shape, const MicroBatch& batch,
                                                               const StageMode& mode, ConstTensorView x, Arena& arena) {
   auto saved = std::make_unique<Saved>();
-  saved->tokens = tokens_.forward(shape, batch, mode, x, arena);
+  saved->tokens = tokens_.forward(batch, mode, shape.as_rows(x), arena);
   return saved;
 }
 
 void LanguageModelHead::predict_backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
                                          const OutputHead::Saved& saved, TensorView dx) {
-  tokens_.backward(shape, batch, mode, static_cast<const Saved&>(saved).tokens, dx);
+  tokens_.backward(batch, mode, static_cast<const Saved&>(saved).tokens, shape.as_rows(dx));
 }
 
 void LanguageModelHead::logits(const LayerShape& shape, ConstTensorView x, TensorView logits) const {
   const ArenaScope scope(context_.workspace);
-  tokens_.logits(shape, normalise(shape, x, context_.workspace).output, logits);
+  tokens_.logits(shape.as_rows(normalise(shape, x, context_.workspace).output), logits);
 }
 
 namespace {
+
+/// Rows of the residual stream that predict a token (MicroBatch::predictions): n, of which N are on this rank, n / t
+/// with sequence parallelism. If no field selects them, they are all rows, and nothing is copied.
+class PredictingRows {
+ public:
+  PredictingRows(const parallel::TensorContext& context, const LayerShape& shape, const MicroBatch& batch)
+      : context_(context), shape_(shape), batch_(batch) {}
+
+  /// N.
+  std::int64_t count() const {
+    if (!batch_.predictions) return shape_.local_rows();
+    return batch_.predictions.numel() * shape_.s_local / shape_.s;
+  }
+  /// Returns these rows of x [s_local, b, h]: [N, h], from `arena` if copied. Unused predictions have rows of zeros.
+  ConstTensorView take(ConstTensorView x, Arena& arena) const {
+    if (!batch_.predictions) return shape_.as_rows(x);
+    const TensorView y = arena.allocate(shape_.dtype, {count(), shape_.h});
+    const ArenaScope scope(context_.workspace);
+    const TensorView term = context_.term_of(y);
+    lookup(batch_.predictions, shape_.as_rows(x), first_row(), term);
+    if (context_.sequence_parallel) context_.sum_into(y, term).wait(context_.stream());
+    return y;
+  }
+  /// Returns memory in which to compute the gradient of `take`'s result: dx itself if that was not copied.
+  TensorView gradient(TensorView dx) const {
+    if (!batch_.predictions) return shape_.as_rows(dx);
+    return context_.workspace.allocate(shape_.dtype, {count(), shape_.h});
+  }
+  /// Overwrites dx [s_local, b, h]: row i is that of `gradient`'s memory, now filled, or zeros if i predicts nothing.
+  void put(ConstTensorView dy, TensorView dx) const {
+    if (!batch_.predictions) return;
+    const ArenaScope scope(context_.workspace);
+    lookup(batch_.prediction_numbers.flat(first_row(), shape_.local_rows()), context_.gather_now(dy), 0,
+           shape_.as_rows(dx));
+  }
+
+ private:
+  void lookup(ConstTensorView ids, ConstTensorView table, std::int64_t first, TensorView y) const {
+    context_.backend.embedding().lookup(context_.stream(), ids, table, first, y);
+  }
+  /// First of this rank's rows among those of the tensor group.
+  std::int64_t first_row() const {
+    return context_.sequence_parallel ? context_.tensor_group.rank() * shape_.local_rows() : 0;
+  }
+
+  const parallel::TensorContext& context_;
+  const LayerShape& shape_;
+  const MicroBatch& batch_;
+};
 
 /// Heads of BERT (Devlin et al. 2019, arXiv:1810.04805): the masked tokens, by norm(gelu(x W^T + b)) table^T + c, and
 /// with a binary head the order of the two segments, by the first position.
@@ -87,7 +136,8 @@ class BertHead final : public OutputHead {
 
  private:
   struct Saved final : OutputHead::Saved {
-    TensorView pre_activation, activated, normed;  // [s_local, b, h]
+    ConstTensorView rows;                          // PredictingRows::take
+    TensorView pre_activation, activated, normed;  // [N, h]
     NormStatistics statistics;
     TokenPrediction::Saved tokens;
     std::unique_ptr<SamplePrediction::Saved> order;
@@ -96,28 +146,33 @@ class BertHead final : public OutputHead {
   std::unique_ptr<OutputHead::Saved> predict(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
                                              ConstTensorView x, Arena& arena) override {
     auto saved = std::make_unique<Saved>();
-    saved->pre_activation = shape.allocate_residual(arena);
-    saved->activated = shape.allocate_residual(arena);
-    saved->normed = shape.allocate_residual(arena);
-    saved->statistics = norm_.make_statistics(shape.local_rows(), shape.dtype, arena);
-    dense_.forward(shape.as_rows(x), activation_, shape.as_rows(saved->pre_activation),
-                   shape.as_rows(saved->activated));
+    const PredictingRows predicting(context_, shape, batch);
+    const Shape rows{predicting.count(), shape.h};
+    saved->rows = predicting.take(x, arena);
+    saved->pre_activation = arena.allocate(shape.dtype, rows);
+    saved->activated = arena.allocate(shape.dtype, rows);
+    saved->normed = arena.allocate(shape.dtype, rows);
+    saved->statistics = norm_.make_statistics(predicting.count(), shape.dtype, arena);
+    dense_.forward(saved->rows, activation_, saved->pre_activation, saved->activated);
     norm_.forward(saved->activated, saved->normed, saved->statistics);
     if (order_) saved->order = order_->forward(shape, batch, mode, x, arena);
-    saved->tokens = tokens_.forward(shape, batch, mode, saved->normed, arena);
+    saved->tokens = tokens_.forward(batch, mode, saved->normed, arena);
     return saved;
   }
 
   void predict_backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
                         const OutputHead::Saved& of_forward, TensorView dx) override {
     const auto& saved = static_cast<const Saved&>(of_forward);
-    const TensorView gradient = shape.allocate_residual(context_.workspace);  // gradient of each tensor in turn
-    tokens_.backward(shape, batch, mode, saved.tokens, gradient);
+    const PredictingRows predicting(context_, shape, batch);
+    const TensorView drows = predicting.gradient(dx);
+    // Gradient of each tensor in turn.
+    const TensorView gradient = context_.workspace.allocate(shape.dtype, saved.normed.shape());
+    tokens_.backward(batch, mode, saved.tokens, gradient);
     norm_.backward(gradient, saved.activated, saved.statistics, {}, gradient);
     context_.backend.elementwise().activate_backward(context_.stream(), activation_, gradient, saved.pre_activation,
                                                      gradient);
-    dense_.backward(shape.as_rows(gradient), shape.as_rows(of_forward.norm.output), Activation::none, {},
-                    shape.as_rows(dx));
+    dense_.backward(gradient, saved.rows, Activation::none, {}, drows);
+    predicting.put(drows, dx);
     if (order_) order_->backward(shape, batch, mode.sample_loss_gradient, *saved.order, dx);
   }
 

@@ -15,12 +15,12 @@ TokenPrediction::TokenPrediction(const parallel::TensorContext& context,
       cross_entropy_(context, vocabulary, soft_cap),
       loss_sum_(context.backend) {}
 
-TokenPrediction::Chunk TokenPrediction::allocate_chunk(const LayerShape& shape) const {
-  const DType type = accumulation_type(shape.dtype);
-  const std::int64_t rows = (shape.rows() + chunks_ - 1) / chunks_;
+TokenPrediction::Chunk TokenPrediction::allocate_chunk(DType dtype, std::int64_t n) const {
+  const DType type = accumulation_type(dtype);
+  const std::int64_t rows = (n + chunks_ - 1) / chunks_;
   Arena& workspace = context_.workspace;
   return {rows,
-          workspace.allocate(shape.dtype, {rows, vocabulary_rows_}),
+          workspace.allocate(dtype, {rows, vocabulary_rows_}),
           {workspace.allocate(type, {rows}), workspace.allocate(type, {rows})}};
 }
 
@@ -40,25 +40,25 @@ TokenPrediction::Chunk TokenPrediction::run_chunk(const MicroBatch& batch, const
   return part;
 }
 
-TokenPrediction::Saved TokenPrediction::forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
-                                                ConstTensorView x, Arena& arena) {
-  const DType type = accumulation_type(shape.dtype);
-  const std::int64_t n = shape.rows();
+TokenPrediction::Saved TokenPrediction::forward(const MicroBatch& batch, const StageMode& mode, ConstTensorView x,
+                                                Arena& arena) {
+  const DType type = accumulation_type(x.dtype());
+  const std::int64_t n = batch.labels.numel();
   Saved saved;
   saved.input = x;
   if (in_chunks() && mode.backward) return saved;
   const ArenaScope scope(context_.workspace);
   const TensorView losses = batch.token_losses ? batch.token_losses : context_.workspace.allocate(type, {n});
   if (in_chunks()) {
-    const Chunk chunk = allocate_chunk(shape);
-    const ConstTensorView rows = context_.gather_now(shape.as_rows(x));
+    const Chunk chunk = allocate_chunk(x.dtype(), n);
+    const ConstTensorView rows = context_.gather_now(x);
     for (std::int64_t begin = 0; begin < n; begin += chunk.rows) {
       run_chunk(batch, chunk, begin, rows.rows(begin, std::min(chunk.rows, n - begin)), losses);
     }
   } else {
-    saved.logits = arena.allocate(shape.dtype, {n, vocabulary_rows_});
+    saved.logits = arena.allocate(x.dtype(), {n, vocabulary_rows_});
     saved.loss = {arena.allocate(type, {n}), arena.allocate(type, {n})};
-    logits(shape, x, saved.logits);
+    logits(x, saved.logits);
     if (batch.logits) context_.backend.elementwise().convert(context_.stream(), saved.logits, batch.logits);
     cross_entropy_.forward(saved.logits, batch.labels.reshape({n}), batch.loss_weights, saved.loss, losses,
                            batch.rivals);
@@ -67,20 +67,19 @@ TokenPrediction::Saved TokenPrediction::forward(const LayerShape& shape, const M
   return saved;
 }
 
-void TokenPrediction::backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode,
-                               const Saved& saved, TensorView dx) {
+void TokenPrediction::backward(const MicroBatch& batch, const StageMode& mode, const Saved& saved, TensorView dx) {
   const ArenaScope scope(context_.workspace);
-  const ConstTensorView input = shape.as_rows(saved.input);
+  const std::int64_t n = batch.labels.numel();
   const ConstTensorView gradient = model::loss_gradient(context_.backend, batch.loss_weights, batch.loss_gradient,
                                                         mode.loss_gradient, context_.workspace);
   if (!in_chunks()) {
-    cross_entropy_.backward(saved.logits, batch.labels.reshape({shape.rows()}), gradient, saved.loss);
-    output_.backward_input(saved.logits, input, shape.as_rows(dx), parallel::WeightGradient::now);
+    cross_entropy_.backward(saved.logits, batch.labels.reshape({n}), gradient, saved.loss);
+    output_.backward_input(saved.logits, saved.input, dx, parallel::WeightGradient::now);
     return;
   }
-  const TensorView losses = context_.workspace.allocate(gradient.dtype(), {shape.rows()});
-  const Chunk chunk = allocate_chunk(shape);
-  output_.backward_in_chunks(chunk.rows, input, shape.as_rows(dx), [&](std::int64_t begin, ConstTensorView x) {
+  const TensorView losses = context_.workspace.allocate(gradient.dtype(), {n});
+  const Chunk chunk = allocate_chunk(dx.dtype(), n);
+  output_.backward_in_chunks(chunk.rows, saved.input, dx, [&](std::int64_t begin, ConstTensorView x) {
     const Chunk part = run_chunk(batch, chunk, begin, x, losses);
     cross_entropy_.backward(part.logits, batch.labels.flat(begin, part.rows), gradient.flat(begin, part.rows),
                             part.loss);

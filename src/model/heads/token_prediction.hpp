@@ -1,6 +1,5 @@
 #pragma once
 
-#include "src/model/blocks/layer_shape.hpp"
 #include "src/model/heads/loss_sum.hpp"
 #include "src/model/micro_batch.hpp"
 #include "src/parallel/tensor/linear.hpp"
@@ -8,8 +7,9 @@
 
 namespace trireme::model {
 
-/// Prediction of a token at every position: logits over the vocabulary, split over the tensor group, and their cross
-/// entropy. Sums the weighted losses of all micro-batches.
+/// Prediction of a token by each of n rows: logits over the vocabulary, split over the tensor group, and their cross
+/// entropy. The rows are all of a micro-batch, or MicroBatch::predictions. N of them are on this rank: n, or n / t with
+/// sequence parallelism. Sums the weighted losses of all micro-batches.
 ///
 /// With several chunks of rows, only one chunk's logits exist at a time. If a backward follows, forward leaves the
 /// losses to it: there each chunk's logits yield both its losses and its gradients, so nothing is computed twice. The
@@ -18,8 +18,8 @@ class TokenPrediction {
  public:
   /// State between forward and backward; with chunks only the input.
   struct Saved {
-    ConstTensorView input;
-    TensorView logits;
+    ConstTensorView input;  // [N, h]
+    TensorView logits;      // [n, vocabulary rows]
     parallel::VocabularyParallelCrossEntropy::Saved loss;
   };
 
@@ -30,16 +30,14 @@ class TokenPrediction {
                   const parallel::Parameter& table, const parallel::Parameter* bias, double soft_cap,
                   std::int64_t chunks);
 
-  /// Adds the losses of x [s_local, b, h] to the sum, unless chunks leave them to backward. x must outlive the result,
-  /// whose tensors come from `arena`.
-  Saved forward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, ConstTensorView x,
-                Arena& arena);
-  /// Overwrites dx [s_local, b, h] and the logits; accumulates the gradients of table and bias.
-  void backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, const Saved& saved,
-                TensorView dx);
-  /// Overwrites `logits` with those of x: this rank's columns, [rows, vocabulary rows].
-  void logits(const LayerShape& shape, ConstTensorView x, TensorView logits) const {
-    output_.forward(shape.as_rows(x), Activation::none, {}, logits);
+  /// Adds the losses of x [N, h] to the sum, unless chunks leave them to backward. x must outlive the result, whose
+  /// tensors come from `arena`.
+  Saved forward(const MicroBatch& batch, const StageMode& mode, ConstTensorView x, Arena& arena);
+  /// Overwrites dx [N, h] and the logits; accumulates the gradients of table and bias.
+  void backward(const MicroBatch& batch, const StageMode& mode, const Saved& saved, TensorView dx);
+  /// Overwrites `logits` with those of x [N, h]: this rank's columns, [n, vocabulary rows].
+  void logits(ConstTensorView x, TensorView logits) const {
+    output_.forward(x, Activation::none, {}, logits);
     cap(logits);
   }
   std::int64_t vocabulary_rows() const { return vocabulary_rows_; }
@@ -58,9 +56,10 @@ class TokenPrediction {
   void cap(TensorView logits) const {
     if (soft_cap_ > 0) context_.backend.elementwise().soft_cap(context_.stream(), soft_cap_, logits);
   }
-  Chunk allocate_chunk(const LayerShape& shape) const;
+  /// Allocates a chunk of `n` rows of type `dtype`.
+  Chunk allocate_chunk(DType dtype, std::int64_t n) const;
   /// Computes the logits and losses of `x` [rows, h], the rows of the gathered input from `begin` on. Returns the part
-  /// of `chunk` that they use. `losses` [s b] A belong to the micro-batch.
+  /// of `chunk` that they use. `losses` [n] A belong to the micro-batch.
   Chunk run_chunk(const MicroBatch& batch, const Chunk& chunk, std::int64_t begin, ConstTensorView x,
                   TensorView losses) const;
 

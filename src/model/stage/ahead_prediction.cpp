@@ -117,7 +117,7 @@ AheadPrediction::Saved AheadPrediction::forward(const LayerStack::Pass& pass, co
     const TensorView result = shape.allocate_residual(arena);
     kept.of_output = statistics(depth.norm);
     depth.norm.forward(kept.output, result, kept.of_output);
-    kept.tokens = tokens_.forward(shape, ahead, mode_of(mode), result, arena);
+    kept.tokens = tokens_.forward(ahead, mode_of(mode), shape.as_rows(result), arena);
     x = result;
   }
   return saved;
@@ -134,7 +134,7 @@ ConstTensorView AheadPrediction::backward(const LayerStack::Pass& pass, const Mi
     const MicroBatch ahead = batch_of(batch, i);
     const ArenaScope scope(workspace);
     const TensorView dy = shape.allocate_residual(workspace);
-    tokens_.backward(shape, ahead, mode_of(mode), kept.tokens, dy);
+    tokens_.backward(ahead, mode_of(mode), kept.tokens, shape.as_rows(dy));
     if (i + 1 < depths_.size()) context_.backend.elementwise().add(context_.stream(), dx, dy);
     depth.norm.backward(dy, kept.output, kept.of_output, {}, dy);
 

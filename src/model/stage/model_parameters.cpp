@@ -119,7 +119,7 @@ std::int64_t active_parameter_count(const ModelConfig& config) {
   return active_numel(all_parameters(config), config.experts, false);
 }
 
-double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s) {
+double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s, std::int64_t predictions) {
   const auto h = static_cast<double>(config.hidden);
   double matrices = 0, keys = 0;  // elements, and keys of a query, summed over the layers
   const StageShard shard;
@@ -130,14 +130,16 @@ double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s
     const std::int64_t left = config.window.of(config.kind_of(layer));
     keys += static_cast<double>(left < 0 ? s : std::min(s, left + 1));
   }
-  // Multiply-adds a token, forward: the matrices, scores and weighted sums, the logits. Times 2 for FLOPs, times 3 for
-  // forward and the two halves of backward.
+  // Multiply-adds a token, forward: the matrices, scores and weighted sums; a prediction: the logits. Times 2 for
+  // FLOPs, times 3 for forward and the two halves of backward.
   const double depths = config.predicts_ahead() ? config.ahead.depths : 0;
-  const double per_token = matrices + depths * 2 * h * h +
-                           keys * static_cast<double>(config.attention_columns() + config.value_columns()) +
-                           (config.predicts_tokens() ? (1 + depths) * static_cast<double>(config.vocabulary) * h : 0) +
-                           (config.is_bert() && config.predicts_tokens() ? h * h : 0);
-  return 6 * static_cast<double>(batch) * static_cast<double>(s) * per_token;
+  const double per_token =
+      matrices + depths * 2 * h * h + keys * static_cast<double>(config.attention_columns() + config.value_columns());
+  const double per_prediction =
+      (1 + depths) * static_cast<double>(config.vocabulary) * h + (config.is_bert() ? h * h : 0);
+  const bool selects = config.is_bert() && predictions > 0;
+  const double predicted = config.predicts_tokens() ? static_cast<double>(selects ? std::min(predictions, s) : s) : 0;
+  return 6 * static_cast<double>(batch) * (static_cast<double>(s) * per_token + predicted * per_prediction);
 }
 
 }  // namespace trireme::model

@@ -36,8 +36,9 @@ std::int64_t active_parameter_count(const ModelConfig& config);
 /// attention and without recomputation: 6 B s (L (m + 2 s q) + V h), m the elements of a layer's matrices, q = d heads.
 /// A layer with experts counts those of active_parameter_count(), even if some drop tokens beyond their capacity.
 /// For GPT-2 with f = 4 h: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A layer
-/// with a window counts min(s, left + 1) keys for each query instead of s. BERT's masked-token head adds h^2 to V h; a
-/// task head has neither term. D modules that predict further tokens add D layers, 2 D h^2 and D V h.
-double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s);
+/// with a window counts min(s, left + 1) keys for each query instead of s. BERT's masked-token head adds h^2 to V h,
+/// and both count for `predictions` tokens of a sample, at most s; 0: for all. A task head has neither term. D modules
+/// that predict further tokens add D layers, 2 D h^2 and D V h.
+double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s, std::int64_t predictions = 0);
 
 }  // namespace trireme::model

@@ -9,11 +9,23 @@ constexpr int recording_round = 2;
 
 /// Fields of a micro-batch that are copied to fixed addresses: all except the loss gradients, which are computed there,
 /// and the three per-token results, which training does not request.
-constexpr std::array copied_data = {&MicroBatch::tokens,         &MicroBatch::labels,       &MicroBatch::loss_weights,
-                                    &MicroBatch::samples,        &MicroBatch::token_types,  &MicroBatch::positions,
-                                    &MicroBatch::first_visible,  &MicroBatch::lengths,      &MicroBatch::sample_labels,
-                                    &MicroBatch::sample_weights, &MicroBatch::span_ends,    &MicroBatch::last_rows,
-                                    &MicroBatch::tokens_ahead,   &MicroBatch::labels_ahead, &MicroBatch::ahead_weights};
+constexpr std::array copied_data = {&MicroBatch::tokens,
+                                    &MicroBatch::labels,
+                                    &MicroBatch::loss_weights,
+                                    &MicroBatch::samples,
+                                    &MicroBatch::token_types,
+                                    &MicroBatch::positions,
+                                    &MicroBatch::first_visible,
+                                    &MicroBatch::lengths,
+                                    &MicroBatch::sample_labels,
+                                    &MicroBatch::sample_weights,
+                                    &MicroBatch::span_ends,
+                                    &MicroBatch::last_rows,
+                                    &MicroBatch::tokens_ahead,
+                                    &MicroBatch::labels_ahead,
+                                    &MicroBatch::ahead_weights,
+                                    &MicroBatch::predictions,
+                                    &MicroBatch::prediction_numbers};
 
 /// Gradient of one kind of loss: its weights times the mode's factor.
 struct LossGradient {

@@ -42,11 +42,11 @@ std::string stage_key(const Job& job) {
   for (const model::BalanceTerm& term : experts.balance_terms()) {
     balance += fmt::format("{}x{},", static_cast<int>(term.loss), term.coefficient);
   }
-  key += fmt::format(" {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model.attention_dropout,
+  key += fmt::format(" {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model.attention_dropout,
                      e.cross_entropy_chunks, job.grid.expert_size(), job.grid.expert_tensor_size(),
                      e.parallel.exchange_tokens, e.parallel.expert_load, balance, experts.z_coefficient,
                      experts.capacity_factor, experts.jitter_eps, e.parallel.overlap_shared_expert,
-                     e.parallel.pad_experts, modules.attention, modules.activation, modules.experts);
+                     e.parallel.pad_experts, modules.attention, modules.activation, modules.experts, e.max_predictions);
   const Attributes shape = model::attributes_of(job.model);
   for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
   return key;
@@ -313,7 +313,8 @@ StepPrediction StepPredictor::predict(const Job& job) {
 
   StepPrediction prediction;
   prediction.schedule = simulate_pipeline(schedule_of(job), layout, micro_batches, times);
-  prediction.model_flops = model::model_flops(job.model, job.options.global_batch_size, execution.sequence_length);
+  prediction.model_flops = model::model_flops(job.model, job.options.global_batch_size, execution.sequence_length,
+                                              execution.max_predictions);
   // The host sums label counts and losses over all ranks.
   const double host_sums =
       2 * collective_ms(cluster_, Collective::all_reduce, 16, placement(cluster_, grid.world_size(), 1));

@@ -160,7 +160,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   const parallel::ProcessGrid grid =
       no_search ? g.of(ranks, data_ranks.value_or(0)) : parallel::ProcessGrid(ranks, 1, 1);
   plan::SearchSpace space{.world_size = ranks, .ranks_per_node = on.ranks_per_node, .base = {*config, {}, {}, grid}};
-  space.base.execution = execution.config(precision.dtype, batch, parallel);
+  space.base.execution = execution.config(precision.dtype, batch, parallel, {});
   space.base.execution.variable_lengths = false;  // unknown before there are samples
   space.base.options.optimizer.adamw = adamw;
   space.base.options.global_batch_size = batch.global_batch_size.value_or(batch.micro_batch_size * grid.data_size());

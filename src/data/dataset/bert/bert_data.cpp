@@ -69,6 +69,11 @@ BertSamples::BertSamples(std::shared_ptr<const TokenStore> store, const Document
   }
 }
 
+std::int64_t max_predictions(std::int64_t sequence_length, double mask_probability) {
+  const auto target = static_cast<double>(std::max<std::int64_t>(1, sequence_length - special_tokens));
+  return static_cast<std::int64_t>(std::clamp(mask_probability * target, 1.0, target));
+}
+
 std::int64_t BertSamples::max_target_length() const { return options_.sequence_length - special_tokens; }
 
 SampleFields BertSamples::fields() const {

@@ -27,6 +27,9 @@ struct BertSampleOptions {
 /// Throws ConfigError for an option out of its range.
 void validate(const BertSampleOptions& options);
 
+/// Returns the number of tokens that a sample masks at most; at least 1.
+std::int64_t max_predictions(std::int64_t sequence_length, double mask_probability);
+
 /// BERT's pretraining samples of a range of documents, in Megatron-LM's order. Sample `i` is drawn by NumPy's generator
 /// of seed + i.
 ///
