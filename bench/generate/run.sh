@@ -7,9 +7,9 @@
 #     greatest; its ratio to batch 1's;
 #   prompts: tokens/s of the prompts, by the time that the program reports;
 #   decode: tokens/s of the new tokens but the first of each prompt, by the rest of the time;
-#   share: decode's part of its limit. A step of B texts reads all weights once, at the greater rate of a copy and of a sum
-#     of squares. It multiplies each by B positions, at the speed of large products. The limit takes the longer of the two
-#     times, and the best rate and speed that the rounds measured;
+#   share: decode's part of its limit. A step of B texts reads all weights once, and the keys and values of every text, at
+#     the greater rate of a copy and of a sum of squares. It multiplies each weight by B positions, at the speed of the
+#     fastest products. The limit takes the longer of the two times, and the best rate and speed that the rounds measured;
 #   transformers, ratio: its tokens/s, and the ratio of this program's to them.
 # Below the table: how many of fp32's continuations are those of transformers, token by token.
 #
@@ -31,8 +31,9 @@ quietly() { "$@" >log 2>&1 || { cat log >&2; return 1; }; }
 quietly "$build/trireme" train --model "$model" --mock-data --vocab-size 50257 --seq-length 128 --lr 1e-4 \
   --max-position-embeddings 1024 --micro-batch-size 1 --train-iters 0 --eval-iters 0 --no-save-optim --backend cpu \
   --save model
-# Weights that a step reads: all except the positions and, if the output has a separate table, the tokens.
-weights=$("$build/trireme" checkpoint inspect model 2>log | awk '
+# Weights that a step reads: all except the positions and, if the output has a separate table, the tokens. Elements of the
+# keys and values of a position.
+read -r weights cached < <("$build/trireme" checkpoint inspect model 2>log | awk '
   $1 ~ /^model\// && $2 ~ /^fp/ {
     gsub(/[][,]/, " ")
     size = $3
@@ -41,7 +42,8 @@ weights=$("$build/trireme" checkpoint inspect model 2>log | awk '
     else if ($1 != "model/wpe") sum += size
     if ($1 == "model/lm_head.weight") own = 1
   }
-  END { print sum + (own ? 0 : table) }')
+  $1 ~ /^model[.](layers|kv_heads|kv_channels)$/ { cached = (cached ? cached : 2) * $2 }
+  END { print sum + (own ? 0 : table), cached }')
 # Prompts ascend in length, so that transformers pads little.
 for length in $lengths; do
   awk -v n="$prompts" -v mean="$length" 'BEGIN {
@@ -106,8 +108,8 @@ for type in $types; do
 done
 
 [ $peer = no ] || tail -1 peer.log
-awk -v model="$model" -v weights="$weights" -v prompts="$prompts" -v types="$types" -v lengths="$lengths" \
-  -v batches="$batches" '
+awk -v model="$model" -v weights="$weights" -v cached="$cached" -v tokens="$tokens" -v prompts="$prompts" \
+  -v types="$types" -v lengths="$lengths" -v batches="$batches" '
   function add(key, value) { x[key, ++count[key]] = value }
   # Median of the values of a key, and their least and greatest.
   function median(key,   n, i, j, t) {
@@ -133,7 +135,7 @@ awk -v model="$model" -v weights="$weights" -v prompts="$prompts" -v types="$typ
     for (t = 1; t in type; ++t) {
       printf "%s: %.1f GB/s of memory, %.0f GFLOP/s of products\n", type[t], memory[type[t]], speed[type[t]]
     }
-    printf "weights that a step reads: %.1f million\n\n", weights / 1e6
+    printf "weights that a step reads: %.1f million; keys and values of a position: %d numbers\n\n", weights / 1e6, cached
     print "| model | type | prompt | batch | tokens/s | to batch 1 | prompts | decode | share | transformers | ratio |"
     print "| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     for (t = 1; t in type; ++t) for (l = 1; l in length_of; ++l) for (b = 1; b in batch; ++b) {
@@ -143,7 +145,8 @@ awk -v model="$model" -v weights="$weights" -v prompts="$prompts" -v types="$typ
       peer = count["peer" SUBSEP key] > 0 ? median("peer" SUBSEP key) : 0
       own = median("own" SUBSEP key)
       if (b == 1) alone = batch[1] == 1 ? own : 0
-      step = larger(weights * (type[t] == "fp32" ? 4 : 2) / memory[type[t]], 2 * weights * batch[b] / speed[type[t]]) / 1e9
+      numbers = weights + batch[b] * (length_of[l] + tokens / 2) * cached
+      step = larger(numbers * (type[t] == "fp32" ? 4 : 2) / memory[type[t]], 2 * weights * batch[b] / speed[type[t]]) / 1e9
       printf "| %s | %s | %d | %d | %.1f (%.1f to %.1f) | %s ", model, type[t], length_of[l], batch[b], own, least, greatest,
         alone ? sprintf("%.1f", own / alone) : "-"
       printf "| %.0f | %.1f | %.2f | %s |\n", filling, decode, decode * step / batch[b],

@@ -117,9 +117,13 @@ std::optional<Failure> Generator::choose(std::int64_t first) {
         values.insert(values.end(), static_cast<std::size_t>(each), 0);
         continue;
       }
-      std::vector<double> chosen_from = own;
-      penalise_repetitions(chosen_from, text.latest(text.size()), options_.sampling.repetition_penalty);
-      const std::int32_t token = choose_token(chosen_from, options_.sampling, text.size(), text.prompt.number);
+      std::vector<double> penalised;
+      if (options_.sampling.repetition_penalty != 1) {
+        penalised = own;
+        penalise_repetitions(penalised, text.latest(text.size()), options_.sampling.repetition_penalty);
+      }
+      const std::int32_t token =
+          choose_token(penalised.empty() ? own : penalised, options_.sampling, text.size(), text.prompt.number);
       if (!wants_probabilities) {
         tokens.push_back(token);
         continue;

@@ -52,7 +52,9 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     BiasedAttention, MaskedAttention,
     testing::Combine(testing::ValuesIn(test::kernel_types()),
-                     testing::Values(Case{70, 70, 2, 2, 2, 12, true, 0.1, {}, {}, -1, 0, 4},
+                     testing::Values(Case{1, 300, 3, 4, 2, 32, false, 0, {300, 17, 0}, {}, -1, 1.5, 6},
+                                     Case{1, 200, 2, 2, 2, 16, true, 0, {}, {{130}, {}}, 90, 0, 4},
+                                     Case{70, 70, 2, 2, 2, 12, true, 0.1, {}, {}, -1, 0, 4},
                                      Case{65, 65, 2, 4, 2, 16, true, 0.5, {65, 31}, {}, -1, 0, 6},
                                      Case{40, 130, 2, 2, 2, 8, true, 0, {}, {{64, 95, 128}, {20, 129}}, 50, 2, 14},
                                      Case{300, 300, 1, 2, 1, 16, true, 0.1, {}, {}, -1, 0, 16},

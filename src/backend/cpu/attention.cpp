@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/backend/cpu/attention_backward.hpp"
+#include "src/backend/cpu/attention_decode.hpp"
 #include "src/backend/cpu/attention_forward.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
@@ -47,6 +48,9 @@ class CpuAttention final : public AttentionKernels {
                  TensorView log_sum_exp) override {
     check_attention("attention", problem, {q.data, k.data, v.data}, {out.data}, {log_sum_exp});
     dispatch_float(q.data.dtype(), [&]<class T>() {
+      if (DecodeAttention<T>::supports(problem)) {
+        return DecodeAttention<T>(problem, q, k, v, tiles_).run(pool_, out, log_sum_exp);
+      }
       constexpr std::int64_t step = tiles_together * tile;
       const std::int64_t steps = (problem.queries + step - 1) / step;
       const std::int64_t heads = problem.batch * problem.heads;

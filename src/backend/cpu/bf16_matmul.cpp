@@ -27,6 +27,7 @@ constexpr std::size_t cache_size = 512;
 
 struct Bf16Matmul::State {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  const bool has_tiles = dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::avx512_core_bf16;
   std::mutex mutex;
   std::map<Key, std::shared_ptr<const Primitive>> primitives;  // guarded by mutex
   ScratchPool scratch;
@@ -104,6 +105,11 @@ bool Bf16Matmul::available() {
     default:
       return false;
   }
+}
+
+std::int64_t Bf16Matmul::min_exchanged_rows() const {
+  // Vectors of sums hold 16 columns of the transpose; tiles of AMX of any number take as long as the memory.
+  return state_->has_tiles ? 2 : 6;
 }
 
 void Bf16Matmul::multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<bf16>& a, const Matrix<bf16>& b,

@@ -29,6 +29,9 @@ class Bf16Matmul {
   /// Returns whether this machine has bf16 instructions used by oneDNN.
   static bool available();
 
+  /// Rows from which computing the transpose of a product of few rows is faster.
+  std::int64_t min_exchanged_rows() const;
+
   /// c = a b, or c += a b, in fp32 on the calling thread; a [m, k], b [k, n], c [m, n], with non-zero extents.
   /// Thread-safe.
   void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<bf16>& a, const Matrix<bf16>& b,

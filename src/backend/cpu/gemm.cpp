@@ -21,8 +21,13 @@ namespace {
 /// Largest tile extents per task: the libraries reach full speed on them, and an fp32 tile stays in the L2 cache for
 /// the next operation.
 constexpr std::int64_t tile_rows = 256, tile_columns = 512;
+/// The same for sums over bf16 rows: the library copies both factors to another layout, less often for wide tiles.
+constexpr std::int64_t wide_columns = 768;
 /// Depth of k per call, for oneDNN and for types that are first converted.
 constexpr std::int64_t bf16_depth = 1024, converted_depth = 512;
+/// Rows of a bf16 product by a weight matrix w^T up to which the library computes its transpose faster. It then reads w
+/// as it lies in memory; otherwise it first copies w to another layout, which pays for many rows only.
+constexpr std::int64_t max_exchanged_rows = 64;
 /// Minimum number of tasks, if k is long enough to be split between tasks.
 constexpr std::int64_t split_tasks = 6, split_depth = 256;
 
@@ -231,6 +236,9 @@ class CpuGemm final : public GemmKernels {
     } else {
       if constexpr (std::is_same_v<T, bf16>) {
         if (bf16_matmul_ != nullptr) {
+          if (!accumulate && exchanges(rows, b)) {
+            return exchanged_product(rows, columns, k, a.block(i, 0), b.block(0, j), c, c_stride);
+          }
           for (std::int64_t begin = 0; begin < k; begin += bf16_depth) {
             bf16_matmul_->multiply(rows, columns, std::min(bf16_depth, k - begin), a.block(i, begin), b.block(begin, j),
                                    accumulate || begin > 0, c, c_stride);
@@ -257,12 +265,48 @@ class CpuGemm final : public GemmKernels {
       if (bf16_matmul_ == nullptr || k == 0) return false;
       for_each_tile(groups, n,
                     [&](const Matrix<T>& b, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
-                      bf16_matmul_->multiply(rows, columns, k, a.block(i, 0), b.block(0, j),
-                                             bias == nullptr ? nullptr : bias + j, result + i * n + j, n);
+                      const bf16* added = bias == nullptr ? nullptr : bias + j;
+                      bf16* c = result + i * n + j;
+                      if (exchanges(rows, b)) {
+                        round_exchanged_product(rows, columns, k, a.block(i, 0), b.block(0, j), added, c, n);
+                      } else {
+                        bf16_matmul_->multiply(rows, columns, k, a.block(i, 0), b.block(0, j), added, c, n);
+                      }
                     });
       return true;
     } else {
       return false;
+    }
+  }
+
+  /// Returns whether the transpose of a product of `rows` rows by b is the faster one to compute.
+  bool exchanges(std::int64_t rows, const Matrix<bf16>& b) const {
+    return b.transposed && rows >= bf16_matmul_->min_exchanged_rows() && rows <= max_exchanged_rows;
+  }
+  /// c = a b, by c^T = b^T a^T.
+  void exchanged_product(std::int64_t rows, std::int64_t columns, std::int64_t k, const Matrix<bf16>& a,
+                         const Matrix<bf16>& b, float* c, std::int64_t c_stride) {
+    ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(rows * columns) * sizeof(float));
+    float* sums = lease.take<float>(rows * columns);
+    bf16_matmul_->multiply(columns, rows, k, {b.data, b.stride, !b.transposed}, {a.data, a.stride, !a.transposed},
+                           false, sums, rows);
+    for (std::int64_t j = 0; j < columns; ++j) {
+      for (std::int64_t r = 0; r < rows; ++r) c[r * c_stride + j] = sums[j * rows + r];
+    }
+  }
+  /// c = a b + bias, rounded, of few rows; bias may be null.
+  void round_exchanged_product(std::int64_t rows, std::int64_t columns, std::int64_t k, const Matrix<bf16>& a,
+                               const Matrix<bf16>& b, const bf16* bias, bf16* c, std::int64_t c_stride) {
+    ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(rows * columns) * sizeof(float));
+    float* tile = lease.take<float>(rows * columns);
+    exchanged_product(rows, columns, k, a, b, tile, columns);
+    float added[tile_columns] = {};
+    if (bias != nullptr) load_row(bias, columns, added);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* row = tile + r * columns;
+#pragma omp simd
+      for (std::int64_t j = 0; j < columns; ++j) row[j] += added[j];
+      store_row(row, columns, c + r * c_stride);
     }
   }
 
@@ -299,7 +343,8 @@ class CpuGemm final : public GemmKernels {
                            std::span<const TermGroup<Accumulation<T>>> groups) {
     using A = Accumulation<T>;
     if (m == 0 || n == 0) return;
-    const std::int64_t rows = even_extent(m, tile_rows), columns = even_extent(n, tile_columns);
+    const bool wide = std::is_same_v<T, bf16> && bf16_matmul_ != nullptr;
+    const std::int64_t rows = even_extent(m, tile_rows), columns = even_extent(n, wide ? wide_columns : tile_columns);
     const std::int64_t down = divide_up(m, rows), tiles = down * divide_up(n, columns);
     while (!groups.empty()) {
       ProductTasks tasks;

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 #endif
 
+#include "src/backend/cpu/tile.hpp"
 #include "src/tensor/dtype.hpp"
 
 namespace trireme::cpu {
@@ -20,6 +21,27 @@ inline void load_row(const T* x, std::int64_t n, Accumulation<T>* y) {
     }
 #endif
   for (; i < n; ++i) y[i] = static_cast<Accumulation<T>>(x[i]);
+}
+
+/// A vector of x, which needs no alignment, in the accumulation type.
+template <class T>
+inline typename Vector<Accumulation<T>>::type load_vector(const T* x) {
+  using A = Accumulation<T>;
+  typename Vector<A>::type y;
+  if constexpr (std::is_same_v<T, A>) {
+    __builtin_memcpy(&y, x, sizeof y);
+  } else {
+#if defined(__AVX512F__)
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+    if constexpr (std::is_same_v<T, bf16>) {
+      return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+    } else {
+      return _mm512_maskz_cvtph_ps(0xffff, bits);
+    }
+#endif
+    load_row(x, lanes_of<A>, reinterpret_cast<A*>(&y));
+  }
+  return y;
 }
 
 /// y = x rounded to the training type (nearest, ties to even).
