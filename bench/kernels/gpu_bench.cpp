@@ -189,9 +189,9 @@ void run_parameters(GpuMeasure& bench, std::int64_t parameters) {
   const Tensor rounded = bench.filled(shape), sum = bench.filled({1}, DType::fp64);
   b.elementwise().fill(stream, 1e-4, square);  // no root of it is NaN
   bench.memory("AdamW", name, 30 * count,
-               [&](int) { b.optimizer().adamw(stream, {.learning_rate = 1e-4}, g, w, mean, square, rounded); });
+               [&](int) { b.optimizer().adamw(stream, {.rates = {{{1e-4}}}}, {}, g, w, mean, square, rounded); });
   bench.memory("SGD", name, 22 * count,
-               [&](int) { b.optimizer().sgd(stream, {.learning_rate = 1e-4}, g, w, mean, rounded); });
+               [&](int) { b.optimizer().sgd(stream, {.rates = {{{1e-4}}}}, {}, g, w, mean, rounded); });
   bench.memory("norm of gradients", name, 4 * count, [&](int) { b.reduce().sum_squares(stream, g, sum); });
   bench.memory("cast to bf16", name, 6 * count, [&](int) { b.elementwise().convert(stream, w, rounded); });
 }

@@ -56,9 +56,9 @@ void adamw(const Measurement& m, DType dtype) {
   const Tensor g = filled(b, wide, {n}), w = filled(b, wide, {n}), mean = filled(b, wide, {n}),
                square = filled(b, wide, {n});
   const Tensor rounded = dtype == wide ? Tensor() : filled(b, dtype, {n});
-  const AdamWStep step{.learning_rate = 1e-3, .weight_decay = 0.1};
+  const AdamWStep step{.rates = {{{1e-3, 0.1}}}};
   m.run(static_cast<double>(n * (7 * size_of(wide) + (dtype == wide ? 0 : size_of(dtype)))),
-        [&] { b.optimizer().adamw(b.compute_stream(), step, g, w, mean, square, rounded); });
+        [&] { b.optimizer().adamw(b.compute_stream(), step, {}, g, w, mean, square, rounded); });
 }
 
 void sum_squares(const Measurement& m, DType dtype) {

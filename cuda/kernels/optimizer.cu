@@ -8,102 +8,160 @@
 namespace trireme::cuda {
 namespace {
 
+constexpr int rate_count = std::tuple_size_v<UpdateRateTable>;
+
+/// One number of each of the step's rates. The position is compared, not an index: parameters of a kernel have none.
+template <class A>
+struct OfRates {
+  A values[rate_count];
+  template <class Function>
+  OfRates(const UpdateRateTable& rates, const Function& function) {
+    for (int i = 0; i < rate_count; ++i) values[i] = static_cast<A>(function(rates[i]));
+  }
+  __device__ A at(int position) const {
+    A value = values[0];
+    for (int i = 1; i < rate_count; ++i) value = i == position ? values[i] : value;
+    return value;
+  }
+};
+
+/// UpdateRanges, as a kernel reads them.
+struct Ranges {
+  const std::int64_t* table;
+  std::int64_t count;
+  std::int64_t elements;
+  Ranges(const UpdateRanges& ranges, ConstTensorView w)
+      : table(ranges.table ? ranges.table.as<std::int64_t>() : nullptr),
+        count(ranges.table ? ranges.table.shape()[0] : 1),
+        elements(ranges.table ? ranges.elements : w.numel()) {}
+  gpu::Launch launch(const char* name) const { return {name, blocks_for(vec8s_of(elements)), block_threads}; }
+};
+
+/// Eight elements of a range.
+struct UpdatedVec8 {
+  std::int64_t begin, moment;
+  int size, rates;
+};
+/// Finds the range of eight elements by bisection. All of a warp, but for few, read the same rows, from the L1 cache.
+__device__ inline UpdatedVec8 updated_vec8_at(std::int64_t vec8, const Ranges& ranges) {
+  const Vec8 range = vec8_at(vec8, ranges.elements);
+  if (ranges.table == nullptr) return {range.begin, range.begin, range.size, 0};
+  const std::int64_t* row = ranges.table;
+  for (std::int64_t rows = ranges.count; rows > 1;) {
+    const std::int64_t half = rows / 2;
+    const std::int64_t* middle = row + half * UpdateRanges::columns;
+    const bool after = middle[UpdateRanges::first] <= range.begin;
+    row = after ? middle : row;
+    rows = after ? rows - half : half;
+  }
+  const std::int64_t offset = range.begin - row[UpdateRanges::first];
+  return {row[UpdateRanges::begin] + offset, row[UpdateRanges::moment] + offset, range.size,
+          static_cast<int>(row[UpdateRanges::rates])};
+}
+
 /// The numbers of a step, in the type they are used in.
 template <class A>
 struct AdamW {
-  A gradient_scale, beta1, rest1, beta2, rest2, decay, rate, inverse_correction2, epsilon;
+  A gradient_scale, beta1, rest1, beta2, rest2, inverse_correction2, epsilon;
+  OfRates<A> decay, rate;
   explicit AdamW(const AdamWStep& step)
       : gradient_scale(static_cast<A>(step.gradient_scale)),
         beta1(static_cast<A>(step.beta1)),
         rest1(static_cast<A>(1 - step.beta1)),
         beta2(static_cast<A>(step.beta2)),
         rest2(static_cast<A>(1 - step.beta2)),
-        decay(static_cast<A>(1 - step.learning_rate * step.weight_decay)),
-        rate(static_cast<A>(step.learning_rate / (1 - std::pow(step.beta1, static_cast<double>(step.update))))),
         inverse_correction2(static_cast<A>(1 / (1 - std::pow(step.beta2, static_cast<double>(step.update))))),
-        epsilon(static_cast<A>(step.epsilon)) {}
+        epsilon(static_cast<A>(step.epsilon)),
+        decay(step.rates, [](const UpdateRates& r) { return 1 - r.learning_rate * r.weight_decay; }),
+        rate(step.rates, [&](const UpdateRates& r) {
+          return r.learning_rate / (1 - std::pow(step.beta1, static_cast<double>(step.update)));
+        }) {}
 };
 
 /// rounded may be null. Memory traffic: 28 bytes per fp32 parameter, and 2 for its rounded copy; 4 less for each moment
 /// in bf16.
 template <class T, class M, class V>
 __global__ void __launch_bounds__(block_threads)
-    adamw_kernel(std::int64_t n, AdamW<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w, M* m,
+    adamw_kernel(Ranges ranges, AdamW<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w, M* m,
                  V* v, T* rounded) {
   using A = Accumulation<T>;
-  const Vec8 range = vec8_at(global_thread(), n);
+  const UpdatedVec8 range = updated_vec8_at(global_thread(), ranges);
+  const A decay = step.decay.at(range.rates), rate = step.rate.at(range.rates);
   A g[8], weight[8], mean[8], square[8];
   load(gradient + range.begin, range.size, g);
   load(w + range.begin, range.size, weight);
-  load(m + range.begin, range.size, mean);
-  load(v + range.begin, range.size, square);
+  load(m + range.moment, range.size, mean);
+  load(v + range.moment, range.size, square);
   for (int c = 0; c < 8; ++c) {
     g[c] *= step.gradient_scale;
     mean[c] = step.beta1 * mean[c] + step.rest1 * g[c];
     square[c] = step.beta2 * square[c] + step.rest2 * (g[c] * g[c]);
     const A deviation = std::sqrt(square[c] * step.inverse_correction2) + step.epsilon;
-    weight[c] = step.decay * weight[c] - step.rate * mean[c] / deviation;
+    weight[c] = decay * weight[c] - rate * mean[c] / deviation;
   }
   store(weight, range.size, w + range.begin);
-  store(mean, range.size, m + range.begin);
-  store(square, range.size, v + range.begin);
+  store(mean, range.size, m + range.moment);
+  store(square, range.size, v + range.moment);
   if (rounded != nullptr) store(weight, range.size, rounded + range.begin);
 }
 
 /// The numbers of a step, in the type they are used in.
 template <class A>
 struct Sgd {
-  A gradient_scale, momentum, decay, rate;
+  A gradient_scale, momentum;
+  OfRates<A> decay, rate;
   explicit Sgd(const SgdStep& step)
       : gradient_scale(static_cast<A>(step.gradient_scale)),
         momentum(static_cast<A>(step.momentum)),
-        decay(static_cast<A>(step.weight_decay)),
-        rate(static_cast<A>(step.learning_rate)) {}
+        decay(step.rates, [](const UpdateRates& r) { return r.weight_decay; }),
+        rate(step.rates, [](const UpdateRates& r) { return r.learning_rate; }) {}
 };
 
 /// rounded may be null. Memory traffic: 20 bytes per fp32 parameter, and 2 for its rounded copy.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    sgd_kernel(std::int64_t n, Sgd<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
+    sgd_kernel(Ranges ranges, Sgd<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
                Accumulation<T>* m, T* rounded) {
   using A = Accumulation<T>;
-  const Vec8 range = vec8_at(global_thread(), n);
+  const UpdatedVec8 range = updated_vec8_at(global_thread(), ranges);
+  const A decay = step.decay.at(range.rates), rate = step.rate.at(range.rates);
   A g[8], weight[8], momentum[8];
   load(gradient + range.begin, range.size, g);
   load(w + range.begin, range.size, weight);
-  load(m + range.begin, range.size, momentum);
+  load(m + range.moment, range.size, momentum);
   for (int c = 0; c < 8; ++c) {
-    g[c] = step.gradient_scale * g[c] + step.decay * weight[c];
+    g[c] = step.gradient_scale * g[c] + decay * weight[c];
     momentum[c] = step.momentum * momentum[c] + g[c];
-    weight[c] -= step.rate * momentum[c];
+    weight[c] -= rate * momentum[c];
   }
   store(weight, range.size, w + range.begin);
-  store(momentum, range.size, m + range.begin);
+  store(momentum, range.size, m + range.moment);
   if (rounded != nullptr) store(weight, range.size, rounded + range.begin);
 }
 
 class CudaOptimizer final : public OptimizerKernels {
  public:
-  void adamw(Stream& stream, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m, TensorView v,
-             TensorView rounded) override {
-    check_adamw(step, gradient, w, m, v, rounded);
+  void adamw(Stream& stream, const AdamWStep& step, const UpdateRanges& updated, ConstTensorView gradient, TensorView w,
+             TensorView m, TensorView v, TensorView rounded) override {
+    check_adamw(step, updated, gradient, w, m, v, rounded);
+    const Ranges ranges(updated, w);
     dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T, class A>() {
       dispatch_moment<A>(m.dtype(), [&]<class M>() {
         dispatch_moment<A>(v.dtype(), [&]<class V>() {
-          gpu::launch(stream, {"adamw", blocks_for(vec8s_of(w.numel())), block_threads}, adamw_kernel<T, M, V>,
-                      w.numel(), AdamW<A>(step), gradient.as<A>(), w.as<A>(), m.as<M>(), v.as<V>(),
-                      rounded ? rounded.as<T>() : nullptr);
+          gpu::launch(stream, ranges.launch("adamw"), adamw_kernel<T, M, V>, ranges, AdamW<A>(step), gradient.as<A>(),
+                      w.as<A>(), m.as<M>(), v.as<V>(), rounded ? rounded.as<T>() : nullptr);
         });
       });
     });
   }
 
-  void sgd(Stream& stream, const SgdStep& step, ConstTensorView gradient, TensorView w, TensorView m,
-           TensorView rounded) override {
-    check_sgd(gradient, w, m, rounded);
+  void sgd(Stream& stream, const SgdStep& step, const UpdateRanges& updated, ConstTensorView gradient, TensorView w,
+           TensorView m, TensorView rounded) override {
+    check_sgd(updated, gradient, w, m, rounded);
+    const Ranges ranges(updated, w);
     dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T, class A>() {
-      gpu::launch(stream, {"sgd", blocks_for(vec8s_of(w.numel())), block_threads}, sgd_kernel<T>, w.numel(),
-                  Sgd<A>(step), gradient.as<A>(), w.as<A>(), m.as<A>(), rounded ? rounded.as<T>() : nullptr);
+      gpu::launch(stream, ranges.launch("sgd"), sgd_kernel<T>, ranges, Sgd<A>(step), gradient.as<A>(), w.as<A>(),
+                  m.as<A>(), rounded ? rounded.as<T>() : nullptr);
     });
   }
 };

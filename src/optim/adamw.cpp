@@ -39,17 +39,17 @@ AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double wei
   validate(options);
 }
 
-void AdamW::update(Backend& backend, const AdamWOptions& options, const Update& update, const Stretch& stretch) {
+void AdamW::update(Backend& backend, const AdamWOptions& options, const Update& update, const UpdateRanges& ranges,
+                   const Arrays& arrays) {
   AdamWStep step;
-  step.learning_rate = stretch.learning_rate;
+  step.rates = update.rates;
   step.beta1 = options.beta1;
   step.beta2 = options.beta2;
   step.epsilon = options.epsilon;
-  step.weight_decay = stretch.weight_decay;
   step.update = update.number;
   step.gradient_scale = update.gradient_scale;
-  backend.optimizer().adamw(backend.compute_stream(), step, stretch.gradients, stretch.masters, stretch.moments[0],
-                            stretch.moments[1], stretch.rounded);
+  backend.optimizer().adamw(backend.compute_stream(), step, ranges, arrays.gradients, arrays.masters, arrays.moments[0],
+                            arrays.moments[1], arrays.rounded);
 }
 
 }  // namespace trireme::optim

@@ -23,12 +23,13 @@ class AdamW final : public Optimizer {
   /// Throws ConfigError for options out of range, and for moments of 16 bits in fp64. `parameters` must live longer.
   AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options);
 
-  /// Enqueues the update of a stretch of any optimizer, whose moments are AdamW's.
-  static void update(Backend& backend, const AdamWOptions& options, const Update& update, const Stretch& stretch);
+  /// Enqueues the update of ranges of any optimizer, whose moments are AdamW's.
+  static void update(Backend& backend, const AdamWOptions& options, const Update& update, const UpdateRanges& ranges,
+                     const Arrays& arrays);
 
  private:
-  void update_stretch(const Update& update, const Stretch& stretch) override {
-    AdamW::update(backend(), options_, update, stretch);
+  void update_ranges(const Update& update, const UpdateRanges& ranges, const Arrays& arrays) override {
+    AdamW::update(backend(), options_, update, ranges, arrays);
   }
 
   AdamWOptions options_;

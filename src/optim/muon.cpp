@@ -51,8 +51,8 @@ Muon::Muon(Backend& backend, parallel::ParameterBuffer& parameters, std::vector<
                 "<muon_extra_scale_factor> {} must be above 0", options.extra_scale);
 }
 
-void Muon::update_stretch(const Update& update, const Stretch& stretch) {
-  AdamW::update(backend(), adamw_, update, stretch);
+void Muon::update_ranges(const Update& update, const UpdateRanges& ranges, const Arrays& arrays) {
+  AdamW::update(backend(), adamw_, update, ranges, arrays);
 }
 
 void Muon::update_matrices(const Update& update, std::size_t bucket) {
@@ -60,18 +60,17 @@ void Muon::update_matrices(const Update& update, std::size_t bucket) {
   ElementwiseKernels& elementwise = backend().elementwise();
   const double share = (1 - options_.momentum) * update.gradient_scale;
   // Momentum by the kernel of SGD, whose weights are the piece here: u = u - rate m.
-  const SgdStep momentum{.learning_rate = options_.nesterov ? -options_.momentum : -1,
+  const SgdStep momentum{.rates = {{{.learning_rate = options_.nesterov ? -options_.momentum : -1}}},
                          .momentum = options_.momentum,
-                         .weight_decay = 0,
                          .gradient_scale = share};
   const auto fill = [&](std::size_t i, TensorView piece) {
-    const Stretch own = stretch_of(i, update.rates);
+    const Arrays own = arrays_of(i);
     elementwise.fill(stream, 0, piece);
     if (options_.nesterov) {
       elementwise.convert(stream, own.gradients, piece);
       elementwise.scale(stream, share, piece);
     }
-    backend().optimizer().sgd(stream, momentum, own.gradients, piece, own.moments[0], {});
+    backend().optimizer().sgd(stream, momentum, {}, own.gradients, piece, own.moments[0], {});
   };
   const auto orthogonalise = [&](std::size_t i, TensorView whole) {
     const Shape shape = matrix_of(parameters().parameters()[i], options_.split_qkv);
@@ -80,11 +79,12 @@ void Muon::update_matrices(const Update& update, std::size_t bucket) {
     }
   };
   const auto apply = [&](std::size_t i, TensorView piece) {
-    const Stretch own = stretch_of(i, update.rates);
-    const double scale =
-        scale_of(options_.scale, matrix_of(parameters().parameters()[i], options_.split_qkv)) * options_.extra_scale;
-    elementwise.scale(stream, 1 - own.learning_rate * own.weight_decay, own.masters);
-    elementwise.scale(stream, -own.learning_rate * scale, piece);
+    const Arrays own = arrays_of(i);
+    const Parameter& p = parameters().parameters()[i];
+    const UpdateRates& rates = update.rates[rates_of(p)];
+    const double scale = scale_of(options_.scale, matrix_of(p, options_.split_qkv)) * options_.extra_scale;
+    elementwise.scale(stream, 1 - rates.learning_rate * rates.weight_decay, own.masters);
+    elementwise.scale(stream, -rates.learning_rate * scale, piece);
     elementwise.add(stream, piece, own.masters);
     if (own.rounded) elementwise.convert(stream, own.masters, own.rounded);
   };

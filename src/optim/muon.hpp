@@ -41,7 +41,7 @@ class Muon final : public Optimizer {
        double weight_decay, const MuonOptions& options, const AdamWOptions& adamw);
 
  private:
-  void update_stretch(const Update& update, const Stretch& stretch) override;
+  void update_ranges(const Update& update, const UpdateRanges& ranges, const Arrays& arrays) override;
   void update_matrices(const Update& update, std::size_t bucket) override;
 
   MuonOptions options_;

@@ -1,7 +1,6 @@
 #include "src/optim/optimizer.hpp"
 
 #include <algorithm>
-#include <tuple>
 
 namespace trireme::optim {
 
@@ -25,6 +24,35 @@ Optimizer::Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, do
   if (parameters.values().dtype() != type) {
     masters_ = Tensor(backend, type, {parameters.layout().shard_elements()});
     reset_masters();
+  }
+  make_tables();
+}
+
+void Optimizer::make_tables() {
+  // Parameters begin at multiples of this, and the zeros after them reach the next one.
+  constexpr std::int64_t unit = 8;
+  std::int64_t elements = 0;
+  std::vector<std::int64_t> table;
+  std::vector<std::size_t> ends;
+  const std::vector<std::vector<Range>> state = ranges_of(false, elements);
+  const auto kind = [this](const parallel::Parameter& p) { return std::pair(rates_of(p), is_matrix(p)); };
+  for (std::size_t bucket = 0; bucket < state.size(); ++bucket) {
+    UpdateRanges& updated = updated_.emplace_back();
+    parameters_.for_each_stretch(bucket, kind, [&](const auto& of_all, std::int64_t begin, std::int64_t count) {
+      const auto [rates, matrix] = of_all;
+      if (matrix) return;
+      table.insert(table.end(),
+                   {updated.elements, begin, state_of(state[bucket], begin), static_cast<std::int64_t>(rates)});
+      updated.elements += (count + unit - 1) / unit * unit;
+    });
+    ends.push_back(table.size() / UpdateRanges::columns);
+  }
+  const Shape shape{static_cast<std::int64_t>(ends.back()), UpdateRanges::columns};
+  tables_ = Tensor(backend_, DType::int64, shape);
+  backend_.copy_from_host(backend_.compute_stream(), TensorView(table.data(), shape), tables_);
+  for (std::size_t bucket = 0, begin = 0; bucket < ends.size(); begin = ends[bucket++]) {
+    updated_[bucket].table =
+        tables_.view().rows(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(ends[bucket] - begin));
   }
 }
 
@@ -54,41 +82,41 @@ std::size_t Optimizer::bytes() const {
   return sum;
 }
 
-Optimizer::Stretch Optimizer::stretch_at(std::size_t bucket, bool matrices, std::int64_t begin,
-                                         std::int64_t count) const {
-  Stretch stretch;
-  stretch.gradients = parameters_.shard_gradients(bucket).flat(begin, count);
-  stretch.masters = masters(bucket).flat(begin, count);
-  if (rounds()) stretch.rounded = parameters_.shard_values(bucket).flat(begin, count);
-  for (const Moment& moment : moments_) {
-    if (moment.of_matrices != matrices) continue;
-    const std::vector<Range>& ranges = moment.ranges[bucket];
-    const auto after = std::ranges::upper_bound(ranges, begin, {}, &Range::begin);
-    const Range range = after == ranges.begin() ? Range{} : *std::prev(after);
-    stretch.moments.push_back(moment.array.view().flat(range.offset + (count == 0 ? 0 : begin - range.begin), count));
-  }
-  return stretch;
+std::int64_t Optimizer::state_of(const std::vector<Range>& ranges, std::int64_t begin) {
+  const auto after = std::ranges::upper_bound(ranges, begin, {}, &Range::begin);
+  if (after == ranges.begin()) return 0;
+  const Range& range = *std::prev(after);
+  return range.offset + begin - range.begin;
 }
 
-std::pair<double, double> Optimizer::rates_of(const parallel::Parameter& p, const Rates& rates) const {
-  return {p.rows_are_tokens ? rates.of_tokens.value_or(rates.learning_rate) : rates.learning_rate,
-          rates.decays_all || parallel::decays(p.role) ? rates.weight_decay.value_or(weight_decay_) : 0};
+UpdateRateTable Optimizer::table_of(const Rates& rates) const {
+  const double decay = rates.weight_decay.value_or(weight_decay_), rest = rates.decays_all ? decay : 0;
+  const double of_tokens = rates.of_tokens.value_or(rates.learning_rate);
+  return {{{rates.learning_rate, rest}, {rates.learning_rate, decay}, {of_tokens, rest}, {of_tokens, decay}}};
 }
 
-Optimizer::Stretch Optimizer::stretch_of(std::size_t i, const Rates& rates) const {
-  const parallel::Parameter& p = parameters_.parameters()[i];
+Optimizer::Arrays Optimizer::arrays_of(std::size_t i) const {
+  const bool matrix = is_matrix(parameters_.parameters()[i]);
+  const std::size_t bucket = parameters_.layout().bucket_of(i);
   const parallel::ShardRange own = parameters_.shard_range(i);
-  Stretch stretch = stretch_at(parameters_.layout().bucket_of(i), is_matrix(p), own.at, own.count);
-  std::tie(stretch.learning_rate, stretch.weight_decay) = rates_of(p, rates);
-  return stretch;
+  Arrays arrays;
+  arrays.gradients = parameters_.shard_gradients(bucket).flat(own.at, own.count);
+  arrays.masters = masters(bucket).flat(own.at, own.count);
+  if (rounds()) arrays.rounded = parameters_.shard_values(bucket).flat(own.at, own.count);
+  for (const Moment& moment : moments_) {
+    if (moment.of_matrices != matrix) continue;
+    const std::int64_t begin = own.count == 0 ? 0 : state_of(moment.ranges[bucket], own.at);
+    arrays.moments.push_back(moment.array.view().flat(begin, own.count));
+  }
+  return arrays;
 }
 
 std::vector<Optimizer::State> Optimizer::state(std::size_t i) const {
-  const Stretch stretch = stretch_of(i, 0);
+  const Arrays arrays = arrays_of(i);
   const bool matrix = is_matrix(parameters_.parameters()[i]);
-  std::vector<State> states = {{"model", stretch.masters}};
+  std::vector<State> states = {{"model", arrays.masters}};
   for (const Moment& moment : moments_) {
-    if (moment.of_matrices == matrix) states.push_back({moment.name, stretch.moments[states.size() - 1]});
+    if (moment.of_matrices == matrix) states.push_back({moment.name, arrays.moments[states.size() - 1]});
   }
   return states;
 }
@@ -109,7 +137,7 @@ void Optimizer::restore(std::int64_t updates) {
 }
 
 void Optimizer::step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated) {
-  const Update update{rates, gradient_scale, ++updates_};
+  const Update update{table_of(rates), gradient_scale, ++updates_};
   for (std::size_t bucket = parameters_.layout().buckets().size(); bucket-- > 0;) {
     update_bucket(bucket, update);
     update_matrices(update, bucket);
@@ -118,14 +146,14 @@ void Optimizer::step(const Rates& rates, double gradient_scale, const std::funct
 }
 
 void Optimizer::update_bucket(std::size_t bucket, const Update& update) {
-  const auto kind = [&](const parallel::Parameter& p) { return std::pair(rates_of(p, update.rates), is_matrix(p)); };
-  parameters_.for_each_stretch(bucket, kind, [&](const auto& own, std::int64_t begin, std::int64_t count) {
-    const auto& [rates, matrix] = own;
-    if (matrix) return;
-    Stretch stretch = stretch_at(bucket, false, begin, count);
-    std::tie(stretch.learning_rate, stretch.weight_decay) = rates;
-    update_stretch(update, stretch);
-  });
+  if (updated_[bucket].elements == 0) return;
+  Arrays arrays{
+      .gradients = parameters_.shard_gradients(bucket), .masters = masters(bucket), .moments = {}, .rounded = {}};
+  if (rounds()) arrays.rounded = parameters_.shard_values(bucket);
+  for (const Moment& moment : moments_) {
+    if (!moment.of_matrices) arrays.moments.push_back(moment.array);
+  }
+  update_ranges(update, updated_[bucket], arrays);
 }
 
 }  // namespace trireme::optim

@@ -57,17 +57,15 @@ class Optimizer {
 
  protected:
   struct Update {
-    Rates rates;
+    UpdateRateTable rates;  ///< by rates_of
     double gradient_scale = 1;
     std::int64_t number = 1;  ///< from 1
   };
-  /// Range of the shard whose parameters have the same rates.
-  struct Stretch {
-    double learning_rate = 0;
-    double weight_decay = 0;
+  /// Arrays of an update.
+  struct Arrays {
     TensorView gradients;
     TensorView masters;
-    std::vector<TensorView> moments;  ///< those of these parameters, in the order of their names
+    std::vector<TensorView> moments;  ///< those of the same parameters, in the order of their names
     TensorView rounded;               ///< the parameters; empty if they are their own masters
   };
   /// Returns whether a parameter is updated as a full matrix.
@@ -87,11 +85,16 @@ class Optimizer {
   Backend& backend() const { return backend_; }
   const parallel::ParameterBuffer& parameters() const { return parameters_; }
   /// This rank's range of parameter i, by itself.
-  Stretch stretch_of(std::size_t i, const Rates& rates) const;
+  Arrays arrays_of(std::size_t i) const;
+  /// Position of a parameter's rates in Update::rates.
+  static std::size_t rates_of(const parallel::Parameter& p) {
+    return (p.rows_are_tokens ? 2 : 0) + (parallel::decays(p.role) ? 1 : 0);
+  }
 
  private:
-  /// Enqueues the update of one stretch. Its zeros between parameters must stay 0.
-  virtual void update_stretch(const Update& update, const Stretch& stretch) = 0;
+  /// Enqueues the update of ranges of this rank's shard of a bucket: all that are not full matrices. `arrays` has the
+  /// moments of all buckets. Zeros between parameters, which belong to ranges, must stay 0.
+  virtual void update_ranges(const Update& update, const UpdateRanges& ranges, const Arrays& arrays) = 0;
   /// Enqueues the updates of a bucket's full matrices.
   virtual void update_matrices(const Update&, std::size_t) {}
 
@@ -108,8 +111,7 @@ class Optimizer {
     Tensor array;
     std::vector<std::vector<Range>> ranges;  // by bucket
   };
-  /// Learning rate and weight decay of a parameter.
-  std::pair<double, double> rates_of(const parallel::Parameter& p, const Rates& rates) const;
+  UpdateRateTable table_of(const Rates& rates) const;
   bool rounds() const { return static_cast<bool>(masters_.view()); }
   bool is_matrix(const parallel::Parameter& p) const { return is_matrix_ != nullptr && is_matrix_(p); }
   TensorView of_bucket(const Tensor& array, std::size_t bucket) const {
@@ -117,7 +119,10 @@ class Optimizer {
     return array.view().flat(bounds.shard_begin, bounds.shard_size());
   }
   std::vector<std::vector<Range>> ranges_of(bool matrices, std::int64_t& elements) const;
-  Stretch stretch_at(std::size_t bucket, bool matrices, std::int64_t begin, std::int64_t count) const;
+  /// First element of the state of [begin, ...) of a bucket's shard.
+  static std::int64_t state_of(const std::vector<Range>& ranges, std::int64_t begin);
+  /// Fills tables_ and updated_.
+  void make_tables();
   void update_bucket(std::size_t bucket, const Update& update);
 
   Backend& backend_;
@@ -125,7 +130,9 @@ class Optimizer {
   double weight_decay_;
   MatrixFilter is_matrix_;
   std::vector<Moment> moments_;
-  Tensor masters_;  // empty if the parameters are their own
+  Tensor masters_;                     // empty if the parameters are their own
+  Tensor tables_;                      // UpdateRanges::table of all buckets
+  std::vector<UpdateRanges> updated_;  // by bucket
   std::int64_t updates_ = 0;
 };
 

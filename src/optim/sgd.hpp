@@ -23,13 +23,10 @@ class Sgd final : public Optimizer {
   }
 
  private:
-  void update_stretch(const Update& update, const Stretch& stretch) override {
-    const SgdStep step{.learning_rate = stretch.learning_rate,
-                       .momentum = options_.momentum,
-                       .weight_decay = stretch.weight_decay,
-                       .gradient_scale = update.gradient_scale};
-    backend().optimizer().sgd(backend().compute_stream(), step, stretch.gradients, stretch.masters, stretch.moments[0],
-                              stretch.rounded);
+  void update_ranges(const Update& update, const UpdateRanges& ranges, const Arrays& arrays) override {
+    const SgdStep step{.rates = update.rates, .momentum = options_.momentum, .gradient_scale = update.gradient_scale};
+    backend().optimizer().sgd(backend().compute_stream(), step, ranges, arrays.gradients, arrays.masters,
+                              arrays.moments[0], arrays.rounded);
   }
 
   SgdOptions options_;

@@ -11,14 +11,10 @@ namespace {
 
 using namespace test;
 
-constexpr AdamWStep adamw_step{.learning_rate = 0.01,
-                               .beta1 = 0.9,
-                               .beta2 = 0.99,
-                               .epsilon = 1e-8,
-                               .weight_decay = 0.1,
-                               .update = 3,
-                               .gradient_scale = 0.25};
-constexpr SgdStep sgd_step{.learning_rate = 0.01, .momentum = 0.9, .weight_decay = 0.1, .gradient_scale = 0.25};
+constexpr UpdateRates rates{.learning_rate = 0.01, .weight_decay = 0.1};
+constexpr AdamWStep adamw_step{
+    .rates = {rates}, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .update = 3, .gradient_scale = 0.25};
+constexpr SgdStep sgd_step{.rates = {rates}, .momentum = 0.9, .gradient_scale = 0.25};
 
 /// The training type; master weights, gradients and moments are in its accumulation type.
 class OptimizerKernel : public KernelTest {
@@ -54,10 +50,10 @@ TEST_P(OptimizerKernel, AdamWMatchesTheFormula) {
       v[i] = adamw_step.beta2 * v[i] + (1 - adamw_step.beta2) * g[i] * g[i];
       const double mean = m[i] / (1 - std::pow(adamw_step.beta1, 3)),
                    square = v[i] / (1 - std::pow(adamw_step.beta2, 3));
-      w[i] = w[i] * (1 - adamw_step.learning_rate * adamw_step.weight_decay) -
-             adamw_step.learning_rate * mean / (std::sqrt(square) + adamw_step.epsilon);
+      w[i] = w[i] * (1 - rates.learning_rate * rates.weight_decay) -
+             rates.learning_rate * mean / (std::sqrt(square) + adamw_step.epsilon);
     }
-    b().optimizer().adamw(stream(), adamw_step, state.gradient, state.w, state.m, state.v, state.rounded);
+    b().optimizer().adamw(stream(), adamw_step, {}, state.gradient, state.w, state.m, state.v, state.rounded);
     expect_update(state, w, m);
     expect_close(values_of(b(), state.v), v, tolerance(accumulation(), Operation::elementwise), "v");
   }
@@ -75,8 +71,8 @@ TEST_P(OptimizerKernel, AdamWRoundsMomentsOfSixteenBitsAndNothingElse) {
       for (int update = 0; update < 2; ++update) {
         AdamWStep step = adamw_step;
         step.update += update;
-        b().optimizer().adamw(stream(), step, state.gradient, state.w, m, v, state.rounded);
-        b().optimizer().adamw(stream(), step, wide.gradient, wide.w, wide_m, wide_v, wide.rounded);
+        b().optimizer().adamw(stream(), step, {}, state.gradient, state.w, m, v, state.rounded);
+        b().optimizer().adamw(stream(), step, {}, wide.gradient, wide.w, wide_m, wide_v, wide.rounded);
         for (const auto& [narrow, full] : {std::pair{&m, &wide_m}, {&v, &wide_v}}) {
           const Tensor rounded = converted(b(), *full, narrow->view().dtype());
           EXPECT_EQ(bytes_of(b(), *narrow), bytes_of(b(), rounded)) << n << " elements";
@@ -95,12 +91,52 @@ TEST_P(OptimizerKernel, SgdMatchesTheFormula) {
     const std::vector<double> g = values_of(b(), state.gradient);
     std::vector<double> w = values_of(b(), state.w), m = values_of(b(), state.m);
     for (std::int64_t i = 0; i < n; ++i) {
-      m[i] = sgd_step.momentum * m[i] + sgd_step.gradient_scale * g[i] + sgd_step.weight_decay * w[i];
-      w[i] -= sgd_step.learning_rate * m[i];
+      m[i] = sgd_step.momentum * m[i] + sgd_step.gradient_scale * g[i] + rates.weight_decay * w[i];
+      w[i] -= rates.learning_rate * m[i];
     }
-    b().optimizer().sgd(stream(), sgd_step, state.gradient, state.w, state.m, state.rounded);
+    b().optimizer().sgd(stream(), sgd_step, {}, state.gradient, state.w, state.m, state.rounded);
     expect_update(state, w, m);
   }
+}
+
+/// Ranges in the order of the arrays, whose moments lie in another; the rates in the order of the table.
+TEST_P(OptimizerKernel, ARangeHasTheBitsOfACallForItAlone) {
+  struct Range {
+    std::int64_t begin, moment, count;
+    std::size_t rates;
+  };
+  constexpr Range all[] = {{0, 2600, 8, 1}, {16, 0, 2600, 3}, {2616, 2616, 24, 0}, {2648, 2648, 2048, 2}};
+  constexpr std::int64_t n = 4700;
+  constexpr UpdateRateTable table{{{0.01, 0.1}, {0.02, 0}, {0.03, 0.2}, {0.04, 0.3}}};
+  std::vector<std::int64_t> rows;
+  UpdateRanges ranges;
+  for (const Range& range : all) {
+    rows.insert(rows.end(), {ranges.elements, range.begin, range.moment, static_cast<std::int64_t>(range.rates)});
+    ranges.elements += range.count;
+  }
+  const Tensor on_device = upload(b(), {4, UpdateRanges::columns}, rows);
+  ranges.table = on_device;
+  const State together(b(), dtype(), n), apart(b(), dtype(), n);
+  const auto bits = [&](const State& state) {
+    std::vector<std::vector<std::byte>> all_bits;
+    for (const Tensor* tensor : {&state.w, &state.m, &state.v, &state.rounded})
+      all_bits.push_back(bytes_of(b(), *tensor));
+    return all_bits;
+  };
+  const auto update = [&](const State& s, const UpdateRateTable& rates, const UpdateRanges& updated, const Range& in) {
+    AdamWStep adamw = adamw_step;
+    SgdStep sgd = sgd_step;
+    adamw.rates = sgd.rates = rates;
+    const auto own = [&](const Tensor& tensor) { return tensor.view().flat(in.begin, in.count); };
+    const TensorView m = s.m.view().flat(in.moment, in.count), v = s.v.view().flat(in.moment, in.count);
+    b().optimizer().adamw(stream(), adamw, updated, own(s.gradient), own(s.w), m, v, own(s.rounded));
+    b().optimizer().sgd(stream(), sgd, updated, own(s.gradient), own(s.w), m, own(s.rounded));
+  };
+  for (const Range& range : all) update(apart, {table[range.rates]}, {}, range);
+  const std::vector<std::vector<std::byte>> before = bits(together);
+  update(together, table, ranges, {0, 0, n, 0});
+  EXPECT_EQ(bits(together), bits(apart));
+  EXPECT_NE(bits(together), before);
 }
 
 TEST_P(OptimizerKernel, WorksWithoutARoundedCopyAndWithAnyNumberOfThreads) {
@@ -109,9 +145,9 @@ TEST_P(OptimizerKernel, WorksWithoutARoundedCopyAndWithAnyNumberOfThreads) {
     const auto backend = test::make_backend(threads);
     Backend& b = *backend;
     const State state(b, dtype(), 30'000);
-    b.optimizer().adamw(b.compute_stream(), adamw_step, state.gradient, state.w, state.m, state.v, {});
-    b.optimizer().adamw(b.compute_stream(), adamw_step, state.gradient, state.w, state.m, state.v, {});
-    b.optimizer().sgd(b.compute_stream(), sgd_step, state.gradient, state.w, state.m, {});
+    b.optimizer().adamw(b.compute_stream(), adamw_step, {}, state.gradient, state.w, state.m, state.v, {});
+    b.optimizer().adamw(b.compute_stream(), adamw_step, {}, state.gradient, state.w, state.m, state.v, {});
+    b.optimizer().sgd(b.compute_stream(), sgd_step, {}, state.gradient, state.w, state.m, {});
     const std::vector<std::byte> bits = bytes_of(b, state.w);
     if (first.empty()) first = bits;
     EXPECT_EQ(bits, first) << threads << " threads";
@@ -125,7 +161,7 @@ TEST(AdamWFirstStep, MovesByTheLearningRateAgainstTheSignOfTheGradient) {
                w = make_tensor(b, test::exact_type(), {3}, {1, 1, 1});
   const Tensor m = make_tensor(b, test::exact_type(), {3}, {0, 0, 0}),
                v = make_tensor(b, test::exact_type(), {3}, {0, 0, 0});
-  b.optimizer().adamw(b.compute_stream(), {.learning_rate = 0.5, .epsilon = 0}, g.view().flat(0, 2),
+  b.optimizer().adamw(b.compute_stream(), {.rates = {{{0.5}}}, .epsilon = 0}, {}, g.view().flat(0, 2),
                       w.view().flat(0, 2), m.view().flat(0, 2), v.view().flat(0, 2), {});
   expect_close(values_of(b, w), std::vector<double>{0.5, 1.5, 1}, tolerance(test::exact_type(), Operation::elementwise),
                "w");
@@ -137,13 +173,13 @@ TEST(SgdByHand, TwoStepsOfThreeWeights) {
   const Tensor g = make_tensor(b, test::exact_type(), {3}, {4, -2, 0}),
                w = make_tensor(b, test::exact_type(), {3}, {1, 2, 0});
   const Tensor m = make_tensor(b, test::exact_type(), {3}, {0, 0, 0});
-  const SgdStep step{.learning_rate = 0.5, .momentum = 0.5, .weight_decay = 0.25, .gradient_scale = 0.125};
+  const SgdStep step{.rates = {{{0.5, 0.25}}}, .momentum = 0.5, .gradient_scale = 0.125};
   // The first step's momentum is the gradient: 0.125 g + 0.25 w.
-  b.optimizer().sgd(b.compute_stream(), step, g, w, m, {});
+  b.optimizer().sgd(b.compute_stream(), step, {}, g, w, m, {});
   EXPECT_EQ(values_of(b, m), (std::vector<double>{0.75, 0.25, 0}));
   EXPECT_EQ(values_of(b, w), (std::vector<double>{0.625, 1.875, 0}));
   // 0.5 x 0.75 + 0.5 + 0.15625, 0.5 x 0.25 - 0.25 + 0.46875
-  b.optimizer().sgd(b.compute_stream(), step, g, w, m, {});
+  b.optimizer().sgd(b.compute_stream(), step, {}, g, w, m, {});
   EXPECT_EQ(values_of(b, m), (std::vector<double>{1.03125, 0.34375, 0}));
   EXPECT_EQ(values_of(b, w), (std::vector<double>{0.109375, 1.703125, 0}));
 }

@@ -281,10 +281,10 @@ TEST_F(GpuKernels, OptimizersAndSums) {
     const Tensor gradient = t.wide(shape, 1), w = t.wide(shape, 2), mean = t.wide(shape, 3);
     const Tensor square = t.wide(shape, 4, 0, 1), rounded = t.output(shape),
                  sum = poisoned_tensor(t.b, DType::fp64, {1});
-    const AdamWStep step{.learning_rate = 1e-3, .weight_decay = 0.1, .update = 7, .gradient_scale = 0.5};
-    t.b.optimizer().adamw(t.stream(), step, gradient, w, mean, square, rounded);
-    const SgdStep sgd{.learning_rate = 1e-3, .weight_decay = 0.1, .gradient_scale = 0.5};
-    t.b.optimizer().sgd(t.stream(), sgd, gradient, w, mean, rounded);
+    const AdamWStep step{.rates = {{{1e-3, 0.1}}}, .update = 7, .gradient_scale = 0.5};
+    t.b.optimizer().adamw(t.stream(), step, {}, gradient, w, mean, square, rounded);
+    const SgdStep sgd{.rates = {{{1e-3, 0.1}}}, .gradient_scale = 0.5};
+    t.b.optimizer().sgd(t.stream(), sgd, {}, gradient, w, mean, rounded);
     t.b.elementwise().fill(t.stream(), 0, sum);
     t.b.reduce().sum_squares(t.stream(), gradient, sum);
     for (const Tensor* tensor : {&w, &mean, &square, &rounded, &sum}) t.result(*tensor);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/backend/forwarding_backend.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/optim/make_optimizer.hpp"
 #include "tests/optim/optimizer_rig.hpp"
@@ -66,6 +67,31 @@ TEST_P(AnyOptimizer, LeavesPaddingAndTheGapsBetweenParametersZero) {
   EXPECT_GE(others, 6u);
   for (const Optimizer::State& state : optimizer->state(0)) {
     EXPECT_EQ(values_of(b, state.data.flat(15, 6)), std::vector<double>(6, 0)) << state.kind;
+  }
+}
+
+/// Counts the kernels that update.
+class CountingBackend final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  int updates = 0;
+
+ private:
+  void begin(Stream&, const KernelCall& call) override { updates += call.kind == KernelKind::optimizer ? 1 : 0; }
+};
+
+TEST(UpdateOfABucket, TakesOneCallForAllRates) {
+  const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
+  for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::sgd}) {
+    for (const std::int64_t bucket_elements : {0, 50}) {
+      CountingBackend b(*backend);
+      SelfCommunicator self;
+      ParameterBuffer buffer(b, DType::bf16, parameters(), {.bucket_elements = bucket_elements});
+      const std::unique_ptr<Optimizer> optimizer = make_optimizer(b, buffer, {{self, self, self}}, {.kind = kind});
+      optimizer->step(0.1, 1);
+      EXPECT_EQ(b.updates, bucket_elements == 0 ? 1 : 4) << name_of(kind) << ", " << bucket_elements;
+      EXPECT_EQ(static_cast<std::size_t>(b.updates), buffer.layout().buckets().size());
+    }
   }
 }
 

@@ -13,37 +13,39 @@ class CpuOptimizer final : public OptimizerKernels {
  public:
   explicit CpuOptimizer(ThreadPool& pool) : pool_(pool) {}
 
-  void adamw(Stream&, const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m, TensorView v,
-             TensorView rounded) override {
-    check_adamw(step, gradient, w, m, v, rounded);
+  void adamw(Stream&, const AdamWStep& step, const UpdateRanges& ranges, ConstTensorView gradient, TensorView w,
+             TensorView m, TensorView v, TensorView rounded) override {
+    check_adamw(step, ranges, gradient, w, m, v, rounded);
     dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
       dispatch_moment<Accumulation<T>>(m.dtype(), [&]<class M>() {
         dispatch_moment<Accumulation<T>>(v.dtype(),
-                                         [&]<class V>() { adamw<T, M, V>(step, gradient, w, m, v, rounded); });
+                                         [&]<class V>() { adamw<T, M, V>(step, ranges, gradient, w, m, v, rounded); });
       });
     });
   }
 
-  void sgd(Stream&, const SgdStep& step, ConstTensorView gradient, TensorView w, TensorView m,
-           TensorView rounded) override {
-    check_sgd(gradient, w, m, rounded);
+  void sgd(Stream&, const SgdStep& step, const UpdateRanges& ranges, ConstTensorView gradient, TensorView w,
+           TensorView m, TensorView rounded) override {
+    check_sgd(ranges, gradient, w, m, rounded);
     dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T, class A>() {
-      const A* g_data = gradient.as<A>();
-      A* w_data = w.as<A>();
-      A* m_data = m.as<A>();
-      T* rounded_data = rounded ? rounded.as<T>() : nullptr;
       const A gradient_scale = static_cast<A>(step.gradient_scale);
       const A momentum = static_cast<A>(step.momentum);
-      const A decay = static_cast<A>(step.weight_decay);
-      const A rate = static_cast<A>(step.learning_rate);
-      pool_.parallel_ranges(w.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+      for_each_range(ranges, w.numel(), [&](const Range& range) {
+        const A* g_data = gradient.as<A>() + range.begin;
+        A* w_data = w.as<A>() + range.begin;
+        A* m_data = m.as<A>() + range.moment;
+        T* rounded_data = rounded ? rounded.as<T>() + range.begin : nullptr;
+        const A decay = static_cast<A>(step.rates[range.rates].weight_decay);
+        const A rate = static_cast<A>(step.rates[range.rates].learning_rate);
+        pool_.parallel_ranges(range.count, grain, [&](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) {
-          const A g = gradient_scale * g_data[i] + decay * w_data[i];
-          m_data[i] = momentum * m_data[i] + g;
-          w_data[i] -= rate * m_data[i];
-        }
-        round(w_data, begin, end, rounded_data);
+          for (std::int64_t i = begin; i < end; ++i) {
+            const A g = gradient_scale * g_data[i] + decay * w_data[i];
+            m_data[i] = momentum * m_data[i] + g;
+            w_data[i] -= rate * m_data[i];
+          }
+          round(w_data, begin, end, rounded_data);
+        });
       });
     });
   }
@@ -53,25 +55,49 @@ class CpuOptimizer final : public OptimizerKernels {
   /// Elements whose 16-bit moments a thread widens at a time.
   static constexpr std::int64_t tile = 1024;
 
+  /// A row of UpdateRanges.
+  struct Range {
+    std::int64_t begin, moment, count;
+    std::size_t rates;
+  };
+  template <class Function>
+  static void for_each_range(const UpdateRanges& ranges, std::int64_t all, const Function& function) {
+    if (!ranges.table) return function(Range{0, 0, all, 0});
+    const std::int64_t* row = ranges.table.as<std::int64_t>();
+    const std::int64_t* last = row + ranges.table.numel();
+    while (row != last) {
+      const std::int64_t* next = row + UpdateRanges::columns;
+      const std::int64_t end = next == last ? ranges.elements : next[UpdateRanges::first];
+      function(Range{row[UpdateRanges::begin], row[UpdateRanges::moment], end - row[UpdateRanges::first],
+                     static_cast<std::size_t>(row[UpdateRanges::rates])});
+      row = next;
+    }
+  }
+
   template <class T, class M, class V>
-  void adamw(const AdamWStep& step, ConstTensorView gradient, TensorView w, TensorView m, TensorView v,
-             TensorView rounded) {
-    using A = Accumulation<T>;
-    const A* g_data = gradient.as<A>();
-    A* w_data = w.as<A>();
-    M* m_data = m.as<M>();
-    V* v_data = v.as<V>();
-    T* rounded_data = rounded ? rounded.as<T>() : nullptr;
+  void adamw(const AdamWStep& step, const UpdateRanges& ranges, ConstTensorView gradient, TensorView w, TensorView m,
+             TensorView v, TensorView rounded) {
+    for_each_range(ranges, w.numel(), [&](const Range& range) {
+      using A = Accumulation<T>;
+      adamw(step, range, gradient.as<A>() + range.begin, w.as<A>() + range.begin, m.as<M>() + range.moment,
+            v.as<V>() + range.moment, rounded ? rounded.as<T>() + range.begin : nullptr);
+    });
+  }
+
+  template <class T, class A, class M, class V>
+  void adamw(const AdamWStep& step, const Range& range, const A* g_data, A* w_data, M* m_data, V* v_data,
+             T* rounded_data) {
+    const UpdateRates& rates = step.rates[range.rates];
     const double correction1 = 1 - std::pow(step.beta1, static_cast<double>(step.update));
     const double correction2 = 1 - std::pow(step.beta2, static_cast<double>(step.update));
     const A gradient_scale = static_cast<A>(step.gradient_scale);
     const A beta1 = static_cast<A>(step.beta1), rest1 = static_cast<A>(1 - step.beta1);
     const A beta2 = static_cast<A>(step.beta2), rest2 = static_cast<A>(1 - step.beta2);
-    const A decay = static_cast<A>(1 - step.learning_rate * step.weight_decay);
-    const A rate = static_cast<A>(step.learning_rate / correction1);
+    const A decay = static_cast<A>(1 - rates.learning_rate * rates.weight_decay);
+    const A rate = static_cast<A>(rates.learning_rate / correction1);
     const A inverse_correction2 = static_cast<A>(1 / correction2);
     const A epsilon = static_cast<A>(step.epsilon);
-    pool_.parallel_ranges(w.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+    pool_.parallel_ranges(range.count, grain, [&](std::int64_t begin, std::int64_t end) {
       A mean_buffer[tile], square_buffer[tile];
       for (std::int64_t first = begin; first < end; first += tile) {
         const std::int64_t count = std::min(tile, end - first);

@@ -168,22 +168,32 @@ inline void check_update(std::string_view where, ConstTensorView gradient, Const
                   where, name_of(rounded.dtype()), name_of(w.dtype()));
   }
 }
+/// Moments are as large as the weights, unless ranges say where they are.
+inline void check_moment(std::string_view where, std::string_view name, ConstTensorView moment,
+                         const UpdateRanges& ranges, ConstTensorView w, DType dtype) {
+  if (!ranges.table) return check_size(where, name, moment, w.numel(), dtype);
+  check_type(where, name, moment, dtype);
+  check_type(where, "ranges", ranges.table, DType::int64);
+  TRIREME_CHECK(ranges.table.shape().back() == UpdateRanges::columns, ShapeError, "{}: ranges are {}, not [n, {}]",
+                where, to_string(ranges.table.shape()), int{UpdateRanges::columns});
+}
 }  // namespace detail
 
-inline void check_adamw(const AdamWStep& step, ConstTensorView gradient, ConstTensorView w, ConstTensorView m,
-                        ConstTensorView v, ConstTensorView rounded) {
+inline void check_adamw(const AdamWStep& step, const UpdateRanges& ranges, ConstTensorView gradient, ConstTensorView w,
+                        ConstTensorView m, ConstTensorView v, ConstTensorView rounded) {
   constexpr std::string_view where = "adamw";
   TRIREME_CHECK(step.update >= 1, ShapeError, "{}: updates count from 1, not {}", where, step.update);
   detail::check_update(where, gradient, w, rounded);
   for (const auto& [name, moment] : {std::pair{"m", m}, {"v", v}}) {
     const bool narrow = w.dtype() == DType::fp32 && moment.dtype() == DType::bf16;
-    detail::check_size(where, name, moment, w.numel(), narrow ? DType::bf16 : w.dtype());
+    detail::check_moment(where, name, moment, ranges, w, narrow ? DType::bf16 : w.dtype());
   }
 }
 
-inline void check_sgd(ConstTensorView gradient, ConstTensorView w, ConstTensorView m, ConstTensorView rounded) {
+inline void check_sgd(const UpdateRanges& ranges, ConstTensorView gradient, ConstTensorView w, ConstTensorView m,
+                      ConstTensorView rounded) {
   detail::check_update("sgd", gradient, w, rounded);
-  detail::check_size("sgd", "m", m, w.numel(), w.dtype());
+  detail::check_moment("sgd", "m", m, ranges, w, w.dtype());
 }
 
 inline void check_reduction(std::string_view where, ConstTensorView result) {

@@ -246,8 +246,8 @@ Case adamw(std::int64_t size) {
             const TensorView gradient = t.wide_input({size}, -1, 1), w = t.wide_input({size}, -1, 1);
             const TensorView m = t.wide_input({size}, -0.1, 0.1), v = t.wide_input({size}, 0.01, 0.1);
             const TensorView rounded = t.output({size});
-            const AdamWStep step{.learning_rate = 1e-2, .weight_decay = 0.1, .update = 3, .gradient_scale = 0.5};
-            t.b.optimizer().adamw(t.stream(), step, gradient, w, m, v, rounded);
+            const AdamWStep step{.rates = {{{1e-2, 0.1}}}, .update = 3, .gradient_scale = 0.5};
+            t.b.optimizer().adamw(t.stream(), step, {}, gradient, w, m, v, rounded);
             for (const TensorView& result : {w, m, v, rounded}) t.take(result);
           }};
 }
@@ -256,8 +256,8 @@ Case sgd(std::int64_t size) {
   return {fmt::format("sgd [{}]", size), [=](Trial& t) {
             const TensorView gradient = t.wide_input({size}, -1, 1), w = t.wide_input({size}, -1, 1);
             const TensorView m = t.wide_input({size}, -1, 1), rounded = t.output({size});
-            const SgdStep step{.learning_rate = 1e-2, .weight_decay = 0.1, .gradient_scale = 0.5};
-            t.b.optimizer().sgd(t.stream(), step, gradient, w, m, rounded);
+            const SgdStep step{.rates = {{{1e-2, 0.1}}}, .gradient_scale = 0.5};
+            t.b.optimizer().sgd(t.stream(), step, {}, gradient, w, m, rounded);
             for (const TensorView& result : {w, m, rounded}) t.take(result);
           }};
 }
