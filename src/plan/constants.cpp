@@ -50,8 +50,13 @@ std::vector<Constant> constants_of(const std::vector<Cluster>& clusters) {
       "assumed, just below the best shapes of H100 (794.5) and A100 (271.2) in stas00/ml-engineering, MAMF; V100: "
       "90 % of the peak");
   add("tiles of products", same("7"),
-      "assumed: 256x128, 128x128, 256x64, 128x64 and their mirrors, k split up to 8 times, all at full rate");
-  add("k lost to a tile's pipeline", same("256"), "assumed");
+      "assumed: 256x128, 128x128, 256x64, 128x64 and their mirrors, k split up to 8 times");
+  add("rate of tiles of half the size, share", device(&Device::half_tile_share),
+      "Hopper: fitted to 13 products of k >= 1024 on an H100 (OpenXLA's matmul_interpolator_data.h), mean error 4 % "
+      "instead of 5; others: assumed");
+  add("k lost to a tile's pipeline", same("256"),
+      "TileLang's products 8192 x 8192 x k on an H800: 386, 520, 628, 705, 736, 758, 766 TFLOP/s at k 256, 512 ... "
+      "16384; within 2 %");
   add(
       "GELU inside products", [](const Cluster& cluster) { return cluster.device.fuses_gelu ? "yes" : "no"; },
       "llm.c: fused on Hopper (pull request 591), slower than a separate kernel before it (338)");
@@ -60,6 +65,9 @@ std::vector<Constant> constants_of(const std::vector<Cluster>& clusters) {
   add("clocks of an mma.sync on a quarter", device(&Device::mma_clocks),
       "Hopper: fitted, with the next line, to FlashAttention-2's forward on an H100 (eight rates, within 5 %); A100, "
       "V100: peak");
+  add("attention's backward, share of forward's rate", device(&Device::attention_backward_share),
+      "Hopper: FlashAttention-2's on an H100, mean of d 64: 238, 264 of 306, 318; d 128: 260, 291 of 350, 362 TFLOP/s; "
+      "others: assumed");
   add("steps to start and end a block of attention", same(fmt::format("{}", block_overhead_steps)),
       "d 64: 306, 318, causal 229, 262 TFLOP/s; d 128: 350, 362, 260, 298; s 1024, 2048 (flash-attention's "
       "repository)");

@@ -101,6 +101,8 @@ std::span<const Device> gpus() {
                       .multiprocessors = 132,
                       .clock_ghz = 1.83,
                       .mma_clocks = 6.6,
+                      .half_tile_share = 0.85,
+                      .attention_backward_share = 0.79,
                       .fuses_gelu = true};
     Device h100 = h200;
     h100.name = "H100";

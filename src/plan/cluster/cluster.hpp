@@ -21,15 +21,17 @@ struct Device {
   double copy_gbs;        ///< bytes read and written per second by a large copy
   int multiprocessors;
   double clock_ghz;
-  double mma_clocks;                 ///< mma.sync m16n8k16 on a quarter of a multiprocessor
-  bool fuses_gelu = false;           ///< GELU and its derivative run inside products
-  double memory_share = 0.9;         ///< rate of memory-bound kernels, as a share of the copy's
-  double norm_backward_share = 0.7;  ///< that of the backward of norms
-  double launch_gap_us = 2;          ///< between two kernels of a stream
-  double graph_gap_us = 0.5;         ///< between two kernels of a graph
-  double host_wait_us = 20;          ///< for a result that the host reads before it enqueues more
-  bool has_bf16 = true;              ///< products of bf16 on its matrix units; else fp16 alone
-  MeasuredKernels measured = {};     ///< instead of the rates above, if any
+  double mma_clocks;                    ///< mma.sync m16n8k16 on a quarter of a multiprocessor
+  double half_tile_share = 1;           ///< rate of product tiles of half the largest size; its square: of a quarter
+  double attention_backward_share = 1;  ///< rate at which attention's backward runs its instructions, as a share
+  bool fuses_gelu = false;              ///< GELU and its derivative run inside products
+  double memory_share = 0.9;            ///< rate of memory-bound kernels, as a share of the copy's
+  double norm_backward_share = 0.7;     ///< that of the backward of norms
+  double launch_gap_us = 2;             ///< between two kernels of a stream
+  double graph_gap_us = 0.5;            ///< between two kernels of a graph
+  double host_wait_us = 20;             ///< for a result that the host reads before it enqueues more
+  bool has_bf16 = true;                 ///< products of bf16 on its matrix units; else fp16 alone
+  MeasuredKernels measured = {};        ///< instead of the rates above, if any
 };
 
 /// Those of H200, H100, A100 of 80 GB, all SXM, for which step times are published.

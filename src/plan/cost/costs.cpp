@@ -14,6 +14,9 @@ std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) { return (extent +
 /// Tiles of a product, and the equivalent of k lost to filling and draining their pipeline.
 struct Tile {
   std::int64_t m, n;
+  double share(const Device& device) const {
+    return std::pow(device.half_tile_share, std::log2(256 * 128 / static_cast<double>(m * n)));
+  }
 };
 constexpr std::array<Tile, 7> product_tiles = {
     {{256, 128}, {128, 256}, {128, 128}, {256, 64}, {64, 256}, {128, 64}, {64, 128}}};
@@ -21,7 +24,8 @@ constexpr double pipeline_k = 256;
 constexpr int max_splits = 8;
 constexpr std::int64_t min_split_k = 512;
 
-/// Multiply-adds of the busiest multiprocessor, and bytes of partial sums.
+/// Multiply-adds of the busiest multiprocessor, as many as the largest tile does in that time, and bytes of partial
+/// sums.
 struct Waves {
   double multiply_adds;
   double partial_bytes;
@@ -30,7 +34,7 @@ Waves waves(const Device& device, const ProductCall& p, const Tile& tile, int sp
   const std::int64_t blocks = tiles_of(p.m, tile.m) * tiles_of(p.n, tile.n) * splits;
   const auto count = static_cast<double>(tiles_of(blocks, device.multiprocessors));
   const double k = static_cast<double>(tiles_of(p.k, splits)) + pipeline_k;
-  return {count * static_cast<double>(tile.m * tile.n) * k,
+  return {count * static_cast<double>(tile.m * tile.n) * k / tile.share(device),
           splits == 1 ? 0 : 8.0 * splits * static_cast<double>(p.m) * static_cast<double>(p.n)};
 }
 
@@ -65,17 +69,18 @@ struct AttentionWork {
   TileWork forward, query_gradient;  // 16 queries, 64 keys
   TileWork key_gradient;             // 16 keys, 32 queries
 };
-/// Counted in the code of sm_90 (cuobjdump, nvcc 13.0): instructions of the loops that hold the mma.sync, on the path
-/// without masking or growing maxima. bench/results/predict-2026-11-23.md has the commands.
+/// Counted in the code of sm_90 (nvcc 13.0) by bench/sass: instructions of the loops that hold the mma.sync, on the
+/// path without masking or growing maxima, and those that dropout adds. A warp of the forward of 96 channels has twice
+/// the rows, and half its 808 and 625 here.
 AttentionWork attention_work(std::int64_t d) {
-  if (d == 64) return {{335, 313, 64}, {475, 342, 96}, {431, 164, 64}};
-  if (d == 96) return {{384, 313, 96}, {554, 342, 144}, {508, 164, 96}};
-  if (d == 128) return {{443, 313, 128}, {637, 342, 192}, {549, 164, 128}};
+  if (d == 64) return {{369, 313, 64}, {506, 258, 96}, {425, 165, 64}};
+  if (d == 96) return {{404, 313, 96}, {585, 258, 144}, {498, 165, 96}};
+  if (d == 128) return {{472, 312, 128}, {666, 258, 192}, {539, 165, 128}};
   // Two kernels for keys and values, which both compute scores.
   if (d == 192) return {{604, 312, 192}, {914, 259, 288}, {1033, 330, 240}};
-  // No kernel exists for others: interpolated linearly from the counts above.
+  // No kernel exists for others: interpolated linearly from the counts for 64 and 128.
   const int n = static_cast<int>(d);
-  return {{227 + 27 * n / 16, 313, n}, {313 + 81 * n / 32, 342, 3 * n / 2}, {313 + 59 * n / 32, 164, n}};
+  return {{266 + 103 * n / 64, 313, n}, {346 + 5 * n / 2, 258, 3 * n / 2}, {311 + 57 * n / 32, 165, n}};
 }
 
 /// Blocks of a tensor group's collectives, and the multiprocessors left free by concurrent products
@@ -171,10 +176,12 @@ double product_ms(const Device& device, const ProductCall& product) {
 double attention_ms(const Device& device, const KernelCall& call) {
   const AttentionProblem& a = call.attention.value();
   const AttentionWork work = attention_work(a.head_dim);
-  const double clocks = !call.tensor_cores ? tile_clocks(device, call)
-                        : call.kind == KernelKind::attention
-                            ? query_blocks(device, a, work.forward)
-                            : query_blocks(device, a, work.query_gradient) + key_blocks(device, a, work.key_gradient);
+  const double clocks =
+      !call.tensor_cores ? tile_clocks(device, call)
+      : call.kind == KernelKind::attention
+          ? query_blocks(device, a, work.forward)
+          : (query_blocks(device, a, work.query_gradient) + key_blocks(device, a, work.key_gradient)) /
+                device.attention_backward_share;
   return clocks / (device.clock_ghz * 1e6) + memory_ms(device, call.bytes);
 }
 

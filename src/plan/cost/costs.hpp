@@ -10,9 +10,9 @@
 
 namespace trireme::plan {
 
-/// Time of a product without its epilogue, with the best tile and split of k. Tiles of all multiprocessors form a wave;
-/// filling and draining a tile's pipeline adds 256 to k; partial sums of a split k are written and read once. At least
-/// the time of its bytes at the copy rate.
+/// Time of a product without its epilogue, with the best tile and split of k. Tiles of all multiprocessors form a wave,
+/// and small ones run at a share of the rate; filling and draining a tile's pipeline adds 256 to k; partial sums of a
+/// split k are written and read once. At least the time of its bytes at the copy rate.
 double product_ms(const Device& device, const ProductCall& product);
 
 /// Time of attention by this program's kernels (cuda/kernels/flash_attention*.cu). A block's step over a tile takes the
