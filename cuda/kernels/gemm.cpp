@@ -39,11 +39,15 @@ int alignment_of(std::initializer_list<const void*> pointers) {
   return 1 << std::countr_zero(bits);
 }
 
-/// The product measured to choose the algorithm: its rows are rounded down to three binary digits.
+bool is_weight_gradient(const ProductShape& shape) { return shape.b_transposed; }
+
+/// The product measured to choose the algorithm: its rows are rounded down to three binary digits. Weight gradients
+/// that add and those that overwrite share a measurement.
 ProductShape class_of(ProductShape shape) {
-  std::int64_t& rows = shape.accumulate ? shape.k : shape.n;
+  std::int64_t& rows = is_weight_gradient(shape) ? shape.k : shape.n;
   const auto power_of_two = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(rows)));
   rows -= rows % std::max<std::int64_t>(1, power_of_two / 4);
+  if (is_weight_gradient(shape)) shape.accumulate = true;
   return shape;
 }
 
@@ -74,9 +78,9 @@ class CublasLtGemm final : public GemmKernels {
     run(cuda_stream(stream), task);
   }
 
-  void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
-                              TensorView dbias) override {
-    Task task = weight_task(dy, x, dw, dbias);
+  void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw, TensorView dbias,
+                              ProductSum sum) override {
+    Task task = weight_task(dy, x, dw, dbias, sum);
     run(cuda_stream(stream), task);
   }
 
@@ -97,10 +101,11 @@ class CublasLtGemm final : public GemmKernels {
   }
 
   void grouped_backward_weight(Stream& stream, std::span<const std::int64_t> rows, ConstTensorView dy,
-                               ConstTensorView x, std::span<const TensorView> dw) override {
+                               ConstTensorView x, std::span<const TensorView> dw,
+                               std::span<const ProductSum> sums) override {
     check_groups("grouped_backward_weight", rows, dy, dw.size());
     run_groups(stream, rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
-      return weight_task(dy.rows(first, count), x.rows(first, count), dw[i], {});
+      return weight_task(dy.rows(first, count), x.rows(first, count), dw[i], {}, sum_of(sums, i));
     });
   }
 
@@ -155,7 +160,7 @@ class CublasLtGemm final : public GemmKernels {
     return task;
   }
 
-  static Task weight_task(ConstTensorView dy, ConstTensorView x, TensorView dw, TensorView dbias) {
+  static Task weight_task(ConstTensorView dy, ConstTensorView x, TensorView dw, TensorView dbias, ProductSum sum) {
     check_linear_backward_weight(dy, x, dw, dbias);
     check_type(dy.dtype());
     Task task;
@@ -167,7 +172,7 @@ class CublasLtGemm final : public GemmKernels {
                   .m = x.shape().back(),
                   .n = dy.shape().back(),
                   .k = rows_of(dy.shape()),
-                  .accumulate = true,
+                  .accumulate = sum == ProductSum::add,
                   .epilogue = dbias ? Epilogue::bias_gradient_b : Epilogue::none};
     task.operands = {.a = x.data(), .b = dy.data(), .d = dw.data()};
     return task;
@@ -334,7 +339,7 @@ class CublasLtGemm final : public GemmKernels {
 
   void run_epilogue(CudaStream& stream, const Task& task) {
     const ProductShape& shape = task.shape;
-    if (shape.accumulate) {
+    if (is_weight_gradient(shape)) {
       if (task.dbias == nullptr) return;
       const Buffer scratch = memory_->allocate_on(stream, column_sums_bytes(shape.k, shape.n));
       column_sums(stream, shape.in, shape.k, shape.n, task.operands.b, scratch.data(), task.dbias);

@@ -59,6 +59,13 @@ __device__ inline UpdatedVec8 updated_vec8_at(std::int64_t vec8, const Ranges& r
           static_cast<int>(row[UpdateRanges::rates])};
 }
 
+template <class T>
+__global__ void __launch_bounds__(block_threads) clear_kernel(Ranges ranges, T* gradient) {
+  const UpdatedVec8 range = updated_vec8_at(global_thread(), ranges);
+  const Accumulation<T> zero[8] = {};
+  store(zero, range.size, gradient + range.begin);
+}
+
 /// The numbers of a step, in the type they are used in.
 template <class A>
 struct AdamW {
@@ -141,6 +148,14 @@ __global__ void __launch_bounds__(block_threads)
 
 class CudaOptimizer final : public OptimizerKernels {
  public:
+  void clear(Stream& stream, const UpdateRanges& cleared, TensorView gradient) override {
+    check_ranges("clear", cleared);
+    const Ranges ranges(cleared, gradient);
+    dispatch_gpu(gradient.dtype(), [&]<class T>() {
+      gpu::launch(stream, ranges.launch("clear"), clear_kernel<T>, ranges, gradient.as<T>());
+    });
+  }
+
   void adamw(Stream& stream, const AdamWStep& step, const UpdateRanges& updated, ConstTensorView gradient, TensorView w,
              TensorView m, TensorView v, TensorView rounded) override {
     check_adamw(step, updated, gradient, w, m, v, rounded);

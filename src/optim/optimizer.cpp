@@ -29,30 +29,16 @@ Optimizer::Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, do
 }
 
 void Optimizer::make_tables() {
-  // Parameters begin at multiples of this, and the zeros after them reach the next one.
-  constexpr std::int64_t unit = 8;
   std::int64_t elements = 0;
-  std::vector<std::int64_t> table;
-  std::vector<std::size_t> ends;
   const std::vector<std::vector<Range>> state = ranges_of(false, elements);
   const auto kind = [this](const parallel::Parameter& p) { return std::pair(rates_of(p), is_matrix(p)); };
   for (std::size_t bucket = 0; bucket < state.size(); ++bucket) {
-    UpdateRanges& updated = updated_.emplace_back();
+    parallel::RangeTable& updated = updated_.emplace_back();
     parameters_.for_each_stretch(bucket, kind, [&](const auto& of_all, std::int64_t begin, std::int64_t count) {
-      const auto [rates, matrix] = of_all;
-      if (matrix) return;
-      table.insert(table.end(),
-                   {updated.elements, begin, state_of(state[bucket], begin), static_cast<std::int64_t>(rates)});
-      updated.elements += (count + unit - 1) / unit * unit;
+      const auto& [rates, matrix] = of_all;
+      if (!matrix) updated.add(begin, count, state_of(state[bucket], begin), rates);
     });
-    ends.push_back(table.size() / UpdateRanges::columns);
-  }
-  const Shape shape{static_cast<std::int64_t>(ends.back()), UpdateRanges::columns};
-  tables_ = Tensor(backend_, DType::int64, shape);
-  backend_.copy_from_host(backend_.compute_stream(), TensorView(table.data(), shape), tables_);
-  for (std::size_t bucket = 0, begin = 0; bucket < ends.size(); begin = ends[bucket++]) {
-    updated_[bucket].table =
-        tables_.view().rows(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(ends[bucket] - begin));
+    updated.upload(backend_);
   }
 }
 
@@ -146,14 +132,14 @@ void Optimizer::step(const Rates& rates, double gradient_scale, const std::funct
 }
 
 void Optimizer::update_bucket(std::size_t bucket, const Update& update) {
-  if (updated_[bucket].elements == 0) return;
+  if (updated_[bucket].elements() == 0) return;
   Arrays arrays{
       .gradients = parameters_.shard_gradients(bucket), .masters = masters(bucket), .moments = {}, .rounded = {}};
   if (rounds()) arrays.rounded = parameters_.shard_values(bucket);
   for (const Moment& moment : moments_) {
     if (!moment.of_matrices) arrays.moments.push_back(moment.array);
   }
-  update_ranges(update, updated_[bucket], arrays);
+  update_ranges(update, updated_[bucket].ranges(), arrays);
 }
 
 }  // namespace trireme::optim

@@ -121,7 +121,7 @@ class Optimizer {
   std::vector<std::vector<Range>> ranges_of(bool matrices, std::int64_t& elements) const;
   /// First element of the state of [begin, ...) of a bucket's shard.
   static std::int64_t state_of(const std::vector<Range>& ranges, std::int64_t begin);
-  /// Fills tables_ and updated_.
+  /// Fills updated_.
   void make_tables();
   void update_bucket(std::size_t bucket, const Update& update);
 
@@ -130,9 +130,8 @@ class Optimizer {
   double weight_decay_;
   MatrixFilter is_matrix_;
   std::vector<Moment> moments_;
-  Tensor masters_;                     // empty if the parameters are their own
-  Tensor tables_;                      // UpdateRanges::table of all buckets
-  std::vector<UpdateRanges> updated_;  // by bucket
+  Tensor masters_;                             // empty if the parameters are their own
+  std::vector<parallel::RangeTable> updated_;  // ranges of the shard of each bucket, without full matrices
   std::int64_t updates_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "src/parallel/gradient_sums.hpp"
 #include "src/tensor/shape.hpp"
 #include "src/tensor/tensor_view.hpp"
 
@@ -50,6 +51,7 @@ struct Parameter {
   int gradient_group = 0;  ///< number of the GradientGroup that reduces its gradient and shards its state
   TensorView value;        ///< in the training type
   TensorView gradient;     ///< main gradient, to which backward adds: fp32, or fp64 in fp64 runs
+  GradientSum sum;         ///< state of the main gradient
 
   std::int64_t stored_numel() const { return storage.numel(); }
   /// Returns whether this rank, with `tensor_rank` in GradientGroup::tensor, represents the box among the ranks of its

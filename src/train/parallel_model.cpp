@@ -124,7 +124,9 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
              execution.recomputation, execution.cross_entropy_chunks, data_parallel_),
       recorded_(recorded(backend, stage_, execution)),
       executor_(backend, *communicators.pipeline, running_stage(),
-                exchange_of(shard_, communicators, execution.parallel)) {}
+                exchange_of(shard_, communicators, execution.parallel)) {
+  if (execution.cuda_graphs) parameters_.sums().defer_none();
+}
 
 void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode, bool as_graphs) {
   const int count = static_cast<int>(micro_batches.size());

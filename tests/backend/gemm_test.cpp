@@ -148,6 +148,23 @@ TEST_P(Gemm, BackwardWeightAccumulatesAtAllSizes) {
   }
 }
 
+/// A sum that begins at 0, and a product that overwrites what is no number. Only zeros may differ, in their sign.
+TEST_P(Gemm, AWeightGradientThatOverwritesEqualsASumFromZero) {
+  for (const Extents& e : extents_list) {
+    const Tensor sum = make_tensor(b(), accumulation(), {e.out, e.in}, std::vector<double>(e.out * e.in, 0)),
+                 dw = poisoned_tensor(b(), accumulation(), {e.out, e.in}),
+                 dbias = random_tensor(b(), accumulation(), {e.out}, 7),
+                 bias_sum = random_tensor(b(), accumulation(), {e.out}, 7);
+    b().gemm().linear_backward_weight(stream(), dy(e), x(e), sum, bias_sum);
+    b().gemm().linear_backward_weight(stream(), dy(e), x(e), dw, dbias, ProductSum::overwrite);
+    EXPECT_EQ(values_of(b(), dw), values_of(b(), sum)) << name(e);
+    EXPECT_EQ(values_of(b(), dbias), values_of(b(), bias_sum)) << name(e);
+    // The next one adds.
+    for (const Tensor* tensor : {&sum, &dw}) b().gemm().linear_backward_weight(stream(), dy(e), x(e), *tensor, {});
+    EXPECT_EQ(values_of(b(), dw), values_of(b(), sum)) << name(e);
+  }
+}
+
 TEST_P(Gemm, BitsDoNotDependOnThreads) {
   const Extents e{530, 300, 700};
   std::vector<std::vector<std::byte>> first;
@@ -193,8 +210,11 @@ TEST_P(Gemm, GroupedProductsHaveTheBitsOfSingleOnes) {
                  gradients = random_tensor(b(), dtype(), {all, out}, 2);
     std::vector<Tensor> weights, dw, single_dw;
     std::vector<TensorView> w_views, dw_views;
+    std::vector<ProductSum> sums;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       weights.push_back(random_tensor(b(), dtype(), {out, in}, 10 + i));
+      // Every second one is overwritten.
+      sums.push_back(i % 2 == 0 ? ProductSum::add : ProductSum::overwrite);
       dw.push_back(random_tensor(b(), accumulation(), {out, in}, 20 + i));
       single_dw.push_back(random_tensor(b(), accumulation(), {out, in}, 20 + i));
       w_views.push_back(weights.back());
@@ -203,7 +223,7 @@ TEST_P(Gemm, GroupedProductsHaveTheBitsOfSingleOnes) {
     const Tensor y = poisoned_tensor(b(), dtype(), {all, out}), dx = poisoned_tensor(b(), dtype(), {all, in});
     b().gemm().grouped_linear(stream(), rows, inputs, w_views, y);
     b().gemm().grouped_backward_input(stream(), rows, gradients, w_views, dx);
-    b().gemm().grouped_backward_weight(stream(), rows, gradients, inputs, dw_views);
+    b().gemm().grouped_backward_weight(stream(), rows, gradients, inputs, dw_views, sums);
     const Tensor single_y = poisoned_tensor(b(), dtype(), {all, out}),
                  single_dx = poisoned_tensor(b(), dtype(), {all, in});
     std::int64_t first = 0;
@@ -212,7 +232,7 @@ TEST_P(Gemm, GroupedProductsHaveTheBitsOfSingleOnes) {
       b().gemm().linear(stream(), x_rows, weights[i], {}, Activation::none, {}, single_y.view().rows(first, rows[i]));
       b().gemm().linear_backward_input(stream(), dy_rows, weights[i], Activation::none, {},
                                        single_dx.view().rows(first, rows[i]));
-      b().gemm().linear_backward_weight(stream(), dy_rows, x_rows, single_dw[i], {});
+      if (rows[i] > 0) b().gemm().linear_backward_weight(stream(), dy_rows, x_rows, single_dw[i], {}, sums[i]);
       EXPECT_EQ(bytes_of(b(), dw[i]), bytes_of(b(), single_dw[i])) << "group " << i << " of " << rows.size();
     }
     EXPECT_EQ(bytes_of(b(), y), bytes_of(b(), single_y)) << rows.size() << " groups";

@@ -139,6 +139,16 @@ TEST_P(OptimizerKernel, ARangeHasTheBitsOfACallForItAlone) {
   EXPECT_NE(bits(together), before);
 }
 
+TEST_P(OptimizerKernel, ClearsRangesAlone) {
+  const Tensor gradient = make_tensor(b(), dtype(), {2100}, std::vector<double>(2100, 3));
+  const Tensor table = upload<std::int64_t>(b(), {2, UpdateRanges::columns}, {0, 8, 0, 0, 16, 40, 0, 0});
+  b().optimizer().clear(stream(), {table, 16 + 2048}, gradient);
+  const std::vector<double> values = values_of(b(), gradient);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(values[i], (i >= 8 && i < 24) || (i >= 40 && i < 40 + 2048) ? 0 : 3) << i;
+  }
+}
+
 TEST_P(OptimizerKernel, WorksWithoutARoundedCopyAndWithAnyNumberOfThreads) {
   std::vector<std::byte> first;
   for (const int threads : {1, 2, 3}) {

@@ -101,6 +101,27 @@ TEST(TransformerStage, ChunksOfTheCrossEntropyComputeTheSameToRounding) {
   }
 }
 
+// Padding between parameters is 0 at any time.
+TEST(ParallelModel, GradientsDoNotDependOnEarlierOnes) {
+  for (const test::ModelVariant& variant : test::model_variants()) {
+    const model::ModelConfig config = small_config(variant, 0);
+    Rig rig(layout_of(DType::fp64, 16, 2), config, 0.3);
+    BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 2, 2, DType::fp64, sample_fields(config));
+    const std::vector<model::MicroBatch> batches =
+        loader.load(*formula_samples(config), {{0, 0}, {1, 1}, {2, 2}, {3, 3}});
+    const auto gradients = [&] {
+      rig.gpt.run(batches, {.backward = true, .loss_gradient = 0.5});
+      rig.gpt.reduce_gradients();
+      return test::values_of(*rig.backend, rig.gpt.parameters().gradients());
+    };
+    const std::vector<double> first = gradients();
+    for (const parallel::Parameter& p : rig.gpt.parameters().parameters()) {
+      rig.backend->elementwise().fill(rig.backend->compute_stream(), std::nan(""), p.gradient);
+    }
+    EXPECT_EQ(gradients(), first) << variant.name;
+  }
+}
+
 TEST(TransformerStage, GradientsMatchFiniteDifferences) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     Rig rig(layout_of(DType::fp64, 16, 2), small_config(variant, 0.2), 0.2);

@@ -76,12 +76,12 @@ class CpuGemm final : public GemmKernels {
     });
   }
 
-  void linear_backward_weight(Stream&, ConstTensorView dy, ConstTensorView x, TensorView dw,
-                              TensorView dbias) override {
+  void linear_backward_weight(Stream&, ConstTensorView dy, ConstTensorView x, TensorView dw, TensorView dbias,
+                              ProductSum sum) override {
     check_linear_backward_weight(dy, x, dw, dbias);
     dispatch_float(dy.dtype(), [&]<class T, class A>() {
       const std::int64_t n = rows_of(dy.shape()), out = dy.shape().back(), in = x.shape().back();
-      const TermGroup<A> all{0, n, dw.as<A>()};
+      const TermGroup<A> all{0, n, dw.as<A>(), sum};
       accumulate_products<T>({dy.as<T>(), out, true}, {x.as<T>(), in, false}, out, in, {&all, 1});
       if (!dbias) return;
       const T* gradient = dy.as<T>();
@@ -118,7 +118,7 @@ class CpuGemm final : public GemmKernels {
   }
 
   void grouped_backward_weight(Stream&, std::span<const std::int64_t> rows, ConstTensorView dy, ConstTensorView x,
-                               std::span<const TensorView> dw) override {
+                               std::span<const TensorView> dw, std::span<const ProductSum> sums) override {
     check_groups("grouped_backward_weight", rows, dy, dw.size());
     for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
       check_linear_backward_weight(dy.rows(first, count), x.rows(first, count), dw[i], {});
@@ -127,7 +127,7 @@ class CpuGemm final : public GemmKernels {
       const std::int64_t out = dy.shape().back(), in = x.shape().back();
       std::vector<TermGroup<A>> groups;
       for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
-        groups.push_back({first, count, dw[i].as<A>()});
+        groups.push_back({first, count, dw[i].as<A>(), sum_of(sums, i)});
       });
       accumulate_products<T>({dy.as<T>(), out, true}, {x.as<T>(), in, false}, out, in, groups);
     });
@@ -336,8 +336,8 @@ class CpuGemm final : public GemmKernels {
     return divide_up(divide_up(terms, splits), 32) * 32;
   }
 
-  /// c += a b over the terms of each group, c [m, n]. Partial sums of split products are added in order. Groups are
-  /// computed together as far as the partial sums of one could fill the memory for them.
+  /// c += a b, or c = a b, over the terms of each group, c [m, n]. Partial sums of split products are added in order.
+  /// Groups are computed together as far as the partial sums of one could fill the memory for them.
   template <class T>
   void accumulate_products(const Matrix<T>& a, const Matrix<T>& b, std::int64_t m, std::int64_t n,
                            std::span<const TermGroup<Accumulation<T>>> groups) {
@@ -351,7 +351,9 @@ class CpuGemm final : public GemmKernels {
       std::vector<std::int64_t> partial_sums;  // those of the groups before each
       std::int64_t partials = 0;
       for (const TermGroup<A>& group : groups) {
-        const std::int64_t splits = group.terms == 0 ? 0 : divide_up(group.terms, split_terms(tiles, group.terms));
+        // Without terms a result that is overwritten becomes 0, in one task a tile.
+        const std::int64_t splits = group.terms == 0 ? (group.sum == ProductSum::add ? 0 : 1)
+                                                     : divide_up(group.terms, split_terms(tiles, group.terms));
         const std::int64_t others = std::max<std::int64_t>(splits - 1, 0);  // the first split is added to c directly
         if (partials + others > split_tasks - 1) break;
         tasks.add(tiles * splits);
@@ -365,11 +367,11 @@ class CpuGemm final : public GemmKernels {
       pool_.parallel_for(tasks.total(), [&](std::int64_t index) {
         const auto [number, task] = tasks.find(index);
         const TermGroup<A>& group = together[number];
-        const std::int64_t depth = split_terms(tiles, group.terms), split = task / tiles;
+        const std::int64_t depth = group.terms == 0 ? 0 : split_terms(tiles, group.terms), split = task / tiles;
         const std::int64_t i = task % down * rows, j = task / down % (tiles / down) * columns;
         const std::int64_t first = group.first + split * depth;
         multiply_tile(a.block(0, first), b.block(first, 0), i, j, std::min(rows, m - i), std::min(columns, n - j),
-                      std::min(depth, group.terms - split * depth), split == 0,
+                      std::min(depth, group.terms - split * depth), split == 0 && group.sum == ProductSum::add,
                       (split == 0 ? group.c : sums + (partial_sums[number] + split - 1) * m * n) + i * n + j, n);
       });
       for (std::size_t number = 0; number < together.size(); ++number) {

@@ -1,6 +1,7 @@
 #include "src/backend/kernels/optimizer.hpp"
 
 #include <cmath>
+#include <cstring>
 
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/cpu/rows.hpp"
@@ -12,6 +13,17 @@ namespace {
 class CpuOptimizer final : public OptimizerKernels {
  public:
   explicit CpuOptimizer(ThreadPool& pool) : pool_(pool) {}
+
+  void clear(Stream&, const UpdateRanges& ranges, TensorView gradient) override {
+    check_ranges("clear", ranges);
+    const std::size_t size = size_of(gradient.dtype());
+    for_each_range(ranges, gradient.numel(), [&](const Range& range) {
+      std::byte* first = gradient.data() + static_cast<std::size_t>(range.begin) * size;
+      pool_.parallel_ranges(range.count, grain, [&](std::int64_t begin, std::int64_t end) {
+        std::memset(first + static_cast<std::size_t>(begin) * size, 0, static_cast<std::size_t>(end - begin) * size);
+      });
+    });
+  }
 
   void adamw(Stream&, const AdamWStep& step, const UpdateRanges& ranges, ConstTensorView gradient, TensorView w,
              TensorView m, TensorView v, TensorView rounded) override {

@@ -59,11 +59,12 @@ struct RowGroup {
   std::int64_t first, rows;
   Matrix<T> b;
 };
-/// Consecutive terms of a sum a b, and the matrix c to which it is added.
+/// Consecutive terms of a sum a b, and the matrix c to which it is added, or which it overwrites.
 template <class A>
 struct TermGroup {
   std::int64_t first, terms;
   A* c;
+  ProductSum sum;
 };
 
 template <class T>

@@ -17,6 +17,12 @@ enum class EpilogueForm {
   separate  ///< in a separate kernel
 };
 
+/// A product's result and what was there before.
+enum class ProductSum {
+  add,
+  overwrite  ///< does not read what was there, which may be undefined
+};
+
 /// Calls function(i, first row, rows) for each of consecutive groups of rows that is not empty.
 template <class Function>
 void for_each_group(std::span<const std::int64_t> rows, const Function& function) {
@@ -71,21 +77,21 @@ class GemmKernels : public KernelFamily<GemmKernels> {
             w, activation, pre_activation, dx);
   }
 
-  /// dw += dy^T x;  dbias += sum of dy over rows.
-  /// dy [n, out] T; x [n, in] T; dw [out, in] A; dbias [out] A or empty. Accumulates.
+  /// dw += dy^T x, or dw = dy^T x by `sum`;  dbias += sum of dy over rows.
+  /// dy [n, out] T; x [n, in] T; dw [out, in] A; dbias [out] A or empty, which accumulates.
   virtual void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
-                                      TensorView dbias) {
+                                      TensorView dbias, ProductSum sum = ProductSum::add) {
     const ProductCall product{.m = dy.shape().back(),
                               .n = x.shape().back(),
                               .k = rows_of(dy.shape()),
-                              .bytes = bytes_of({dy, x, dw, dw}),
+                              .bytes = bytes_of({dy, x, dw, sum == ProductSum::add ? dw : TensorView()}),
                               .end = dbias ? ProductEnd::bias_gradient : ProductEnd::none,
                               .end_bytes = bytes_of({dy}),
                               .result = dw};
     KernelExtents extents = sums_of(dy, {dbias});
     extents.weight_gradient = dw.numel();
     pass_on(&GemmKernels::linear_backward_weight, stream,
-            {.kind = KernelKind::weight_gradient, .product = product, .extents = extents}, dy, x, dw, dbias);
+            {.kind = KernelKind::weight_gradient, .product = product, .extents = extents}, dy, x, dw, dbias, sum);
   }
 
   /// Products of consecutive groups of rows, as of experts: group i has the next rows[i] of R rows, which may be none,
@@ -106,11 +112,13 @@ class GemmKernels : public KernelFamily<GemmKernels> {
       linear_backward_input(stream, dy.rows(first, count), w[i], Activation::none, {}, dx.rows(first, count));
     });
   }
-  /// dw[i] += dy^T x. dy [R, out] T; x [R, in] T; dw[i] [out, in] A. Accumulates.
+  /// dw[i] += dy^T x, or dw[i] = dy^T x by sums[i]; all are added if `sums` is empty. A group without rows leaves dw[i]
+  /// unchanged. dy [R, out] T; x [R, in] T; dw[i] [out, in] A.
   virtual void grouped_backward_weight(Stream& stream, std::span<const std::int64_t> rows, ConstTensorView dy,
-                                       ConstTensorView x, std::span<const TensorView> dw) {
+                                       ConstTensorView x, std::span<const TensorView> dw,
+                                       std::span<const ProductSum> sums = {}) {
     for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
-      linear_backward_weight(stream, dy.rows(first, count), x.rows(first, count), dw[i], {});
+      linear_backward_weight(stream, dy.rows(first, count), x.rows(first, count), dw[i], {}, sum_of(sums, i));
     });
   }
 
@@ -124,6 +132,11 @@ class GemmKernels : public KernelFamily<GemmKernels> {
   /// Stops fusing the latest product's kind of epilogue, in products of all shapes: for forms found to be wrong.
   virtual void separate_latest_epilogue() {
     if (inner() != nullptr) inner()->separate_latest_epilogue();
+  }
+
+ protected:
+  static ProductSum sum_of(std::span<const ProductSum> sums, std::size_t group) {
+    return sums.empty() ? ProductSum::add : sums[group];
   }
 };
 

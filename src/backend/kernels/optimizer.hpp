@@ -25,7 +25,7 @@ struct UpdateRanges {
     columns
   };
   ConstTensorView table = {};  ///< [ranges, columns] int64 in the backend's memory; empty: the entire arrays
-  std::int64_t elements = 0;   ///< of all ranges, a multiple of 8
+  std::int64_t elements = 0;   ///< sum of all ranges, a multiple of 8
 };
 
 /// One step of AdamW (Loshchilov, Hutter 2017, arXiv:1711.05101), bias-corrected, with decoupled weight decay.
@@ -57,6 +57,12 @@ void dispatch_moment(DType dtype, Function&& function) {
 class OptimizerKernels : public KernelFamily<OptimizerKernels> {
  public:
   using KernelFamily::KernelFamily;
+
+  /// gradient = 0 in `ranges`; flat, any floating-point type. Stream-ordered.
+  virtual void clear(Stream& stream, const UpdateRanges& ranges, TensorView gradient) {
+    pass_on(&OptimizerKernels::clear, stream, {KernelKind::gradients, update_bytes(ranges, {gradient})}, ranges,
+            gradient);
+  }
 
   /// g = gradient_scale gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
   /// w = w (1 - learning_rate weight_decay) - learning_rate (m / c1) / (sqrt(v / c2) + epsilon), c = 1 - beta^update.

@@ -168,14 +168,22 @@ inline void check_update(std::string_view where, ConstTensorView gradient, Const
                   where, name_of(rounded.dtype()), name_of(w.dtype()));
   }
 }
+}  // namespace detail
+
+inline void check_ranges(std::string_view where, const UpdateRanges& ranges) {
+  if (!ranges.table) return;
+  detail::check_type(where, "ranges", ranges.table, DType::int64);
+  TRIREME_CHECK(ranges.table.shape().back() == UpdateRanges::columns, ShapeError, "{}: ranges are {}, not [n, {}]",
+                where, to_string(ranges.table.shape()), int{UpdateRanges::columns});
+}
+
+namespace detail {
 /// Moments are as large as the weights, unless ranges say where they are.
 inline void check_moment(std::string_view where, std::string_view name, ConstTensorView moment,
                          const UpdateRanges& ranges, ConstTensorView w, DType dtype) {
   if (!ranges.table) return check_size(where, name, moment, w.numel(), dtype);
   check_type(where, name, moment, dtype);
-  check_type(where, "ranges", ranges.table, DType::int64);
-  TRIREME_CHECK(ranges.table.shape().back() == UpdateRanges::columns, ShapeError, "{}: ranges are {}, not [n, {}]",
-                where, to_string(ranges.table.shape()), int{UpdateRanges::columns});
+  check_ranges(where, ranges);
 }
 }  // namespace detail
 

@@ -5,6 +5,15 @@
 namespace trireme::model {
 namespace {
 
+/// GradientSum::next of each expert with rows; the others leave their gradients unchanged.
+std::vector<ProductSum> next_sums(std::span<const parallel::GradientSum> sums, std::span<const std::int64_t> rows) {
+  std::vector<ProductSum> next(sums.size(), ProductSum::add);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (rows[i] > 0) next[i] = sums[i].next();
+  }
+  return next;
+}
+
 std::string expert_prefix(const std::string& prefix, std::int64_t expert) {
   return prefix + ".experts." + std::to_string(expert);
 }
@@ -42,6 +51,10 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
     projections_.push_back(proj.value);
     expansion_gradients_.push_back(fc.gradient.reshape(expansion));
     projection_gradients_.push_back(proj.gradient);
+    expansion_sums_.push_back(fc.sum);
+    projection_sums_.push_back(proj.sum);
+    fc.sum.defer();
+    proj.sum.defer();
   }
   if (config_.shared_hidden > 0) shared_.emplace(context, parameters, prefix + ".shared", config);
 }
@@ -146,7 +159,8 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
     const TensorView scaled = activation_.allocate(context_.workspace, saved.expanded);
     kernels.scale_rows(stream, activated, saved.route.weights, saved.route.slots, scaled);
     gemm.grouped_backward_input(stream, saved.route.rows, doutput, projections_, dscaled);
-    gemm.grouped_backward_weight(stream, saved.route.rows, doutput, scaled, projection_gradients_);
+    gemm.grouped_backward_weight(stream, saved.route.rows, doutput, scaled, projection_gradients_,
+                                 next_sums(projection_sums_, saved.route.rows));
     kernels.scale_rows_backward(stream, dscaled, activated, saved.route.weights, saved.route.slots, dscaled, dweights);
   }
   const TensorView dexpanded = activation_.gated ? saved.expanded : dscaled;
@@ -155,7 +169,8 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
   const TensorView permuted = dispatcher_->dispatch(saved.route, rows);
   const TensorView dpermuted = context_.workspace.allocate(permuted.dtype(), permuted.shape());
   gemm.grouped_backward_input(stream, saved.route.rows, dexpanded, expansions_, dpermuted);
-  gemm.grouped_backward_weight(stream, saved.route.rows, dexpanded, permuted, expansion_gradients_);
+  gemm.grouped_backward_weight(stream, saved.route.rows, dexpanded, permuted, expansion_gradients_,
+                               next_sums(expansion_sums_, saved.route.rows));
   const TensorView drouter =
       router_.backward(shape, saved.router, rows, dispatcher_->weight_gradients(saved.route, dweights), mean_gradient);
   sum_tokens(saved, dpermuted, shape.as_rows(dx), drouter).wait(stream);

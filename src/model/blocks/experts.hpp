@@ -94,6 +94,7 @@ class Experts {
   int layer_;
   std::vector<TensorView> expansions_, projections_;  // by expert [f_local or 2 f_local, h], [h, f_local]
   std::vector<TensorView> expansion_gradients_, projection_gradients_;
+  std::vector<parallel::GradientSum> expansion_sums_, projection_sums_;
   std::unique_ptr<parallel::TokenDispatcher> dispatcher_;
   std::optional<FeedForward> shared_;
 };

@@ -40,6 +40,7 @@ void DataParallel::begin_step() {
 }
 
 void DataParallel::start_reduction(std::size_t bucket) {
+  buffer_.complete_gradients(backend_, bucket);
   const TensorView gradients = buffer_.bucket_gradients(bucket);
   const Bucket& bounds = bounds_of(bucket);
   Communicator& group = group_of(bounds);

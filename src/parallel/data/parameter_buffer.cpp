@@ -68,7 +68,8 @@ ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Para
                                  const DataParallelOptions& options, const std::vector<GradientGroupMember>& members)
     : parameters_(std::move(parameters)),
       options_(options),
-      layout_(make_layout(dtype, parameters_, options, members)) {
+      layout_(make_layout(dtype, parameters_, options, members)),
+      sums_(std::make_unique<GradientSums>(parameters_.size())) {
   for (const GradientGroupMember& member : members)
     shards_.push_back(options.sharding == DataSharding::none ? 0 : member.rank);
   const DType accumulated = accumulation_type(dtype);
@@ -91,6 +92,7 @@ ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Para
     parameter.value = values().flat(layout_.offset(i), size).reshape(parameter.storage);
     parameter.gradient =
         unit_gradients(group_of(i), unit_of(i)).flat(layout_.offset(i) - unit.begin, size).reshape(parameter.storage);
+    if (!has_work()) parameter.sum = GradientSum(*sums_, i);
   }
 }
 
@@ -139,9 +141,45 @@ TensorView ParameterBuffer::shard_gradient(std::size_t i) const {
   return shard_gradients(layout_.bucket_of(i)).flat(own.at, own.count);
 }
 
+RangeTable ParameterBuffer::cleared_ranges() const {
+  RangeTable table;
+  std::int64_t begin = 0, end = 0;
+  const auto close = [&] {
+    if (begin != end) table.add(begin, end - begin);
+  };
+  for (const Bucket& bucket : layout_.buckets()) {
+    for (const std::size_t i : bucket.parameters) {
+      if (sums_->is_deferred(i)) continue;
+      const std::int64_t first = layout_.offset(i);
+      // Zeros between neighbours belong to a range.
+      if (begin == end || first - end >= RangeTable::unit) {
+        close();
+        begin = first;
+      }
+      end = first + parameters_[i].stored_numel();
+    }
+  }
+  close();
+  return table;
+}
+
 void ParameterBuffer::clear_gradients(Backend& backend) {
-  const TensorView main = gradients_.view() ? gradients_ : shard_gradients_;
-  backend.elementwise().fill(backend.compute_stream(), 0, main);
+  Stream& stream = backend.compute_stream();
+  if (has_work()) return backend.elementwise().fill(stream, 0, gradients_.view() ? gradients_ : shard_gradients_);
+  sums_->begin();
+  if (!cleared_) {
+    cleared_ = cleared_ranges();
+    cleared_->upload(backend);
+  }
+  if (cleared_->elements() > 0) backend.optimizer().clear(stream, cleared_->ranges(), gradients_);
+}
+
+void ParameterBuffer::complete_gradients(Backend& backend, std::size_t bucket) {
+  for (const std::size_t i : layout_.buckets()[bucket].parameters) {
+    if (!sums_->is_undefined(i)) continue;
+    sums_->next(i);
+    backend.elementwise().fill(backend.compute_stream(), 0, parameters_[i].gradient);
+  }
 }
 
 void ParameterBuffer::sum_partial_gradients(Backend& backend, std::span<const GradientGroup> groups, Arena& workspace) {

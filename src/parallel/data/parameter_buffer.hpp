@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -7,6 +9,7 @@
 #include "src/backend/backend.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/parallel/data/buffer_layout.hpp"
+#include "src/parallel/data/range_table.hpp"
 
 namespace trireme::parallel {
 
@@ -113,8 +116,12 @@ class ParameterBuffer {
   template <class Kind, class Function>
   void for_each_stretch(std::size_t bucket, const Kind& kind, const Function& function) const;
 
-  /// Sets all main gradients to 0.
+  /// Begins the gradients of an update: sets them to 0, except for those that are deferred (GradientSums).
   void clear_gradients(Backend& backend);
+  /// Sets those of a bucket to 0 that are still undefined: of layers and experts that did not compute.
+  void complete_gradients(Backend& backend, std::size_t bucket);
+  /// States of the main gradients. Those summed in work memory are never deferred.
+  GradientSums& sums() const { return *sums_; }
   /// Sums the shard's gradients that are partial over the tensor ranks, in one message for each of `groups`.
   void sum_partial_gradients(Backend& backend, std::span<const GradientGroup> groups, Arena& workspace);
 
@@ -124,6 +131,8 @@ class ParameterBuffer {
   std::size_t unit_of(std::size_t i) const { return static_cast<std::size_t>(parameters_[i].unit); }
   /// Sets the first element of each unit's work memory. Returns the total of elements.
   std::int64_t place_work();
+  /// The ranges of the main gradients that are not deferred.
+  RangeTable cleared_ranges() const;
 
   std::vector<Parameter> parameters_;
   DataParallelOptions options_;
@@ -134,6 +143,8 @@ class ParameterBuffer {
   Tensor gradients_;
   Tensor shard_gradients_;
   Tensor work_;
+  std::unique_ptr<GradientSums> sums_;  // at a fixed address
+  std::optional<RangeTable> cleared_;   // made at the first update
 };
 
 template <class Kind, class Function>

@@ -20,6 +20,8 @@ void ColumnParallelLinear::add(const Parameter& weight, const Parameter* bias) {
   Projection projection;
   projection.weight = as_matrix(weight.value);
   projection.weight_gradient = as_matrix(weight.gradient);
+  projection.sum = weight.sum;
+  projection.sum.defer();
   projection.first_output = outputs_;
   const std::int64_t outputs = projection.weight.shape()[0];
   if (bias != nullptr) {
@@ -107,12 +109,15 @@ void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTens
 void ColumnParallelLinear::accumulate(ConstTensorView dy, ConstTensorView x) const {
   for (const Projection& projection : projections_) {
     context_.backend.gemm().linear_backward_weight(context_.stream(), outputs_of(projection, dy), x,
-                                                   projection.weight_gradient, projection.bias_gradient);
+                                                   projection.weight_gradient, projection.bias_gradient,
+                                                   projection.sum.next());
   }
 }
 
 RowParallelLinear::RowParallelLinear(const TensorContext& context, const Parameter& weight)
-    : context_(context), weight_(weight.value), weight_gradient_(weight.gradient) {}
+    : context_(context), weight_(weight.value), weight_gradient_(weight.gradient), sum_(weight.sum) {
+  sum_.defer();
+}
 
 void RowParallelLinear::forward(ConstTensorView x, TensorView y) const {
   const ArenaScope scope(context_.workspace);
@@ -127,13 +132,14 @@ void RowParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x, Ac
   const ConstTensorView gathered = context_.gather_now(dy);
   context_.backend.gemm().linear_backward_input(context_.stream(), gathered, weight_, activation, pre_activation, dx);
   if (weights == WeightGradient::now) {
-    context_.backend.gemm().linear_backward_weight(context_.stream(), gathered, x, weight_gradient_, {});
+    context_.backend.gemm().linear_backward_weight(context_.stream(), gathered, x, weight_gradient_, {}, sum_.next());
   }
 }
 
 void RowParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
   const ArenaScope scope(context_.workspace);
-  context_.backend.gemm().linear_backward_weight(context_.stream(), context_.gather_now(dy), x, weight_gradient_, {});
+  context_.backend.gemm().linear_backward_weight(context_.stream(), context_.gather_now(dy), x, weight_gradient_, {},
+                                                 sum_.next());
 }
 
 }  // namespace trireme::parallel

@@ -22,7 +22,8 @@ enum class WeightGradient { now, later };
 /// t].
 class ColumnParallelLinear {
  public:
-  /// `bias` may be null. The weight's leading dimensions are taken together as outputs.
+  /// `bias` may be null. The weight's leading dimensions are taken together as outputs. Defers its gradient
+  /// (GradientSums).
   ColumnParallelLinear(const TensorContext& context, const Parameter& weight, const Parameter* bias);
   /// Adds a weight of the same input.
   void add(const Parameter& weight, const Parameter* bias);
@@ -51,6 +52,7 @@ class ColumnParallelLinear {
     TensorView weight;  // [out / t, in]
     TensorView bias;
     TensorView weight_gradient;
+    GradientSum sum;
     TensorView bias_gradient;
     std::int64_t first_output = 0;  // among those of all projections
   };
@@ -69,8 +71,8 @@ class ColumnParallelLinear {
 /// group. The operation that follows (bias + dropout + residual) adds the bias once, after the sum.
 class RowParallelLinear {
  public:
+  /// Defers the weight's gradient (GradientSums).
   RowParallelLinear(const TensorContext& context, const Parameter& weight);
-
   /// Overwrites y.
   void forward(ConstTensorView x, TensorView y) const;
   /// dx = dy W times activation'(pre_activation), [n, in / t], overwritten. x is forward's input, unread with
@@ -84,6 +86,7 @@ class RowParallelLinear {
   TensorContext context_;
   TensorView weight_;  // [out, in / t]
   TensorView weight_gradient_;
+  GradientSum sum_;
 };
 
 }  // namespace trireme::parallel

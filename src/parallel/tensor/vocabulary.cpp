@@ -23,7 +23,11 @@ VocabularyPartition::VocabularyPartition(std::int64_t size, int tensor_rank, int
 
 VocabularyParallelEmbedding::VocabularyParallelEmbedding(const TensorContext& context,
                                                          const VocabularyPartition& partition, const Parameter& table)
-    : context_(context), first_row_(partition.first()), table_(table.value), table_gradient_(table.gradient) {}
+    : context_(context),
+      first_row_(partition.first()),
+      table_(table.value),
+      table_gradient_(table.gradient),
+      sum_(table.sum) {}
 
 void VocabularyParallelEmbedding::forward(ConstTensorView ids, TensorView y) const {
   const ArenaScope scope(context_.workspace);
@@ -34,6 +38,10 @@ void VocabularyParallelEmbedding::forward(ConstTensorView ids, TensorView y) con
 
 void VocabularyParallelEmbedding::backward(ConstTensorView ids, ConstTensorView dy) const {
   const ArenaScope scope(context_.workspace);
+  // An output layer may have deferred the gradient of a shared table.
+  if (sum_.next() == ProductSum::overwrite) {
+    context_.backend.elementwise().fill(context_.stream(), 0, table_gradient_);
+  }
   context_.backend.embedding().lookup_backward(context_.stream(), ids, context_.gather_now(dy), first_row_,
                                                table_gradient_);
 }

@@ -49,6 +49,7 @@ class VocabularyParallelEmbedding {
   std::int64_t first_row_;
   TensorView table_;
   TensorView table_gradient_;
+  GradientSum sum_;
 };
 
 /// Softmax cross entropy of logits whose classes are split over the tensor group. The logits are never gathered: ranks

@@ -161,6 +161,9 @@ class Rank {
         norm_sum_(backend, DType::fp64, {1}),
         squares_(backend, DType::fp64, {std::ssize(buffer_.layout().buckets())}) {
     data_parallel_.observe(squares_);  // as the guard of every step does
+    for (const parallel::Parameter& p : buffer_.parameters()) {
+      if (is_deferred(p)) p.sum.defer();
+    }
   }
 
   UpdateWork record() {
@@ -168,6 +171,7 @@ class Rank {
     work.units = units_of(shard_);
     std::ranges::reverse(work.units);
     work.clearing = recorded([&] { data_parallel_.begin_step(); });
+    for (const parallel::Parameter& p : buffer_.parameters()) p.sum.next();
     backward(work, false);
     backward(work, true);
     work.reduction = recorded([&] { reduce(); });
@@ -188,6 +192,11 @@ class Rank {
     model::StageShard shard = train::stage_shard(layout_, grid, grid.rank({.pipeline = pipeline_rank}));
     shard.sequence_parallel = execution.parallel.sequence_parallel && grid.tensor_size() > 1;
     return shard;
+  }
+  /// Returns whether products overwrite a gradient. Routers' matrices, which are cleared, are small.
+  bool is_deferred(const parallel::Parameter& p) const {
+    return parallel::is_hidden_matrix(p) || p.role == parallel::ParameterRole::output_matrix ||
+           (p.rows_are_tokens && shard_.last_stage);
   }
   /// As ParallelModel's gradient groups.
   std::vector<parallel::GradientGroup> groups() {

@@ -252,6 +252,14 @@ Case adamw(std::int64_t size) {
           }};
 }
 
+Case clear(std::int64_t size) {
+  return {fmt::format("clear [{}]", size), [=](Trial& t) {
+            const TensorView gradient = t.wide_input({size}, -1, 1);
+            t.b.optimizer().clear(t.stream(), {}, gradient);
+            t.take(gradient);
+          }};
+}
+
 Case sgd(std::int64_t size) {
   return {fmt::format("sgd [{}]", size), [=](Trial& t) {
             const TensorView gradient = t.wide_input({size}, -1, 1), w = t.wide_input({size}, -1, 1);
@@ -315,7 +323,9 @@ std::vector<Case> rotary_cases(const Extents& e) {
 
 std::vector<Case> cross_entropy_cases(const Extents& e) { return {cross_entropy(e, 0), cross_entropy(e, 5)}; }
 
-std::vector<Case> optimizer_cases(const Extents& e) { return {adamw(e.h * e.h + 1), sgd(e.h * e.h + 1)}; }
+std::vector<Case> optimizer_cases(const Extents& e) {
+  return {adamw(e.h * e.h + 1), clear(e.h * e.h + 1), sgd(e.h * e.h + 1)};
+}
 
 std::vector<Case> reduce_cases(const Extents& e) { return {sums(e.rows() * e.h + 1)}; }
 

@@ -88,6 +88,28 @@ TEST(DataParallel, ReducesAtTheEndWithoutOverlap) {
   EXPECT_THAT(rig.scribe.reduced, ElementsAre(48, 64));
 }
 
+TEST(DataParallel, ADeferredGradientIsOverwrittenAndClearedOnlyIfNothingWroteIt) {
+  Rig rig(DType::fp32, {});
+  const std::vector<Parameter>& p = rig.buffer.parameters();
+  const auto expect = [&](std::size_t i, float value) {
+    for (std::int64_t j = 0; j < p[i].gradient.numel(); ++j) ASSERT_EQ(p[i].gradient.as<float>()[j], value) << i;
+  };
+  for (const std::size_t i : {0, 1}) p[i].sum.defer();
+  for (int update = 0; update < 2; ++update) {
+    for (const Parameter& each : p) rig.backend->elementwise().fill(rig.backend->compute_stream(), 7, each.gradient);
+    rig.data_parallel.begin_step();
+    expect(1, 7);
+    expect(2, 0);
+    EXPECT_EQ(p[0].sum.next(), ProductSum::overwrite);
+    EXPECT_EQ(p[0].sum.next(), ProductSum::add);
+    EXPECT_EQ(p[2].sum.next(), ProductSum::add);
+    rig.data_parallel.finish_reduction();
+    expect(0, 7);
+    expect(1, 0);
+    EXPECT_EQ(p[1].sum.next(), ProductSum::add);
+  }
+}
+
 TEST(DataParallel, ShardsOfGradientsAreReducedAfterEveryMicroBatchOfAGroup) {
   for (const bool overlap : {false, true}) {
     DataParallelOptions options{DataSharding::optimizer_and_gradients};

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "src/backend/kernels/gemm.hpp"
+
+namespace trireme::parallel {
+
+/// States of a rank's main gradients. A deferred one is undefined when an update begins, and the first product of the
+/// update overwrites it: no pass clears it, and none reads it. All others are cleared, and hold a sum at any time.
+class GradientSums {
+ public:
+  explicit GradientSums(std::size_t count) : states_(count) {}
+  GradientSums& operator=(GradientSums&&) = delete;
+
+  /// Defers gradient `number` from the next update on: all that write it call `next`.
+  void defer(std::size_t number) { states_[number].deferred = true; }
+  /// Defers none: for recorded work, which either adds or overwrites in all micro-batches.
+  void defer_none() { defers_ = false; }
+  bool is_deferred(std::size_t number) const { return defers_ && states_[number].deferred; }
+  bool is_undefined(std::size_t number) const { return states_[number].undefined; }
+  /// Begins an update.
+  void begin() {
+    for (State& state : states_) state.undefined = defers_ && state.deferred;
+  }
+  /// Returns how a product is added to gradient `number`, which holds a sum afterwards.
+  ProductSum next(std::size_t number) {
+    return std::exchange(states_[number].undefined, false) ? ProductSum::overwrite : ProductSum::add;
+  }
+
+ private:
+  struct State {
+    bool deferred = false;
+    bool undefined = false;
+  };
+  std::vector<State> states_;
+  bool defers_ = true;
+};
+
+/// One gradient among GradientSums; without these it always holds a sum.
+class GradientSum {
+ public:
+  GradientSum() = default;
+  GradientSum(GradientSums& sums, std::size_t number) : sums_(&sums), number_(number) {}
+
+  void defer() const {
+    if (sums_ != nullptr) sums_->defer(number_);
+  }
+  ProductSum next() const { return sums_ == nullptr ? ProductSum::add : sums_->next(number_); }
+
+ private:
+  GradientSums* sums_ = nullptr;
+  std::size_t number_ = 0;
+};
+
+}  // namespace trireme::parallel
