@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "src/base/hash.hpp"
 #include "src/base/thread_pool.hpp"
@@ -98,12 +99,13 @@ std::vector<StepCase> predicted_cases() {
           {.model = "gpt2-8.3b-scaling", .b = 8, .tensor_ranks = 8, .sequence_parallel = true}};
 }
 
-StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devices)
+StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devices, const Wrap& wrap)
     : grid_(c.tensor_ranks, c.tensor_ranks, 1),
       communicators_(parallel::make_grid_communicators(parallel::ProcessGrid(1, 1, 1, 1), devices)) {
   for (auto* group : {&communicators_.tensor, &communicators_.model}) {
     if (c.tensor_ranks > 1) *group = std::make_unique<FirstAlone>(c.tensor_ranks, backend.elementwise());
   }
+  if (wrap) communicators_.tensor = wrap(std::move(communicators_.tensor));
   const model::ModelConfig config = config_of(c);
   train::ExecutionConfig execution;
   execution.dtype = c.dtype;
@@ -111,6 +113,7 @@ StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devi
   execution.micro_batch_size = c.b;
   execution.cuda_graphs = c.graphs;
   execution.parallel.sequence_parallel = c.sequence_parallel;
+  execution.parallel.row_chunks = c.row_chunks;
   model_ = std::make_unique<train::ParallelModel>(backend, world_, grid_, communicators_, config, execution);
   backend.set_logits_columns(model_->vocabulary().padded_size() / c.tensor_ranks);
   train::TrainOptions options;

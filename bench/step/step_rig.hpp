@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ struct StepCase {
   bool graphs = false;
   int tensor_ranks = 1;  ///< number of ranks; this is the first
   bool sequence_parallel = false;
+  int row_chunks = 1;
   DType moments = DType::fp32;  ///< type of both moments of AdamW
   double dropout = 0.1;         ///< probability, for hidden states and attention
 };
@@ -44,8 +46,10 @@ std::vector<StepCase> predicted_cases();
 /// rank's work counts. Gathers replicate its own part.
 class StepRig {
  public:
-  /// `devices` has the rank's groups; both must outlive this object.
-  StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devices);
+  /// Wraps a communicator of the rank's.
+  using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
+  /// `devices` has the rank's groups; both must outlive this object. `wrap`, if any, is for the tensor group.
+  StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devices, const Wrap& wrap = {});
   ~StepRig();
 
   /// Initialises random weights by the model's rule.

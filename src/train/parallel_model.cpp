@@ -119,7 +119,8 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
       stage_({backend, *communicators.tensor, workspace_, shard_.sequence_parallel,
               execution.parallel.async_tensor_all_reduce, if_several(communicators.context),
               if_several(communicators.expert), execution.parallel.exchange_tokens, execution.parallel.expert_load,
-              grid.expert_splits(), execution.parallel.overlap_shared_expert, execution.parallel.pad_experts},
+              grid.expert_splits(), execution.parallel.overlap_shared_expert, execution.parallel.pad_experts,
+              row_chunks_of(execution.parallel, shard_.tensor_size)},
              parameters_, config, shard_, vocabulary_, sequence_shard_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, data_parallel_),
       recorded_(recorded(backend, stage_, execution)),
@@ -172,7 +173,8 @@ std::int64_t ParallelModel::length_multiple() const {
   if (shard_.divides_experts()) return 0;
   constexpr std::int64_t kernels = 8;  // rows of full vectors and tiles
   const std::int64_t chunks = communicators_.context->size() == 1 ? 1 : 2 * communicators_.context->size();
-  return std::lcm(kernels, chunks * (shard_.sequence_parallel ? shard_.tensor_size : 1));
+  const int shards = shard_.sequence_parallel ? shard_.tensor_size : 1;
+  return std::lcm(kernels, chunks * shards * stage_.context().row_chunks);
 }
 
 void ParallelModel::set_trace(TraceRecorder* trace) {

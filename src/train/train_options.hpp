@@ -20,6 +20,7 @@ namespace trireme::train {
 /// Distribution of a model over the ranks of a grid, and their communication.
 struct ParallelConfig {
   bool sequence_parallel = false;       ///< splits the residual stream over the tensor ranks; ignored with one of them
+  int row_chunks = 1;                   ///< TensorContext::row_chunks; ignored with one tensor rank
   bool async_tensor_all_reduce = true;  ///< overlaps backward's tensor-parallel collectives with its GEMMs
   bool exchange_tokens = false;         ///< TensorContext::exchange_tokens
   double expert_load = 1;               ///< TensorContext::expert_load
@@ -31,6 +32,11 @@ struct ParallelConfig {
   bool scatter_gather = true;                      ///< each tensor rank sends its shard of a message between stages
   parallel::DataParallelOptions data_parallel;     ///< training only
 };
+
+/// TensorContext::row_chunks of a run with `tensor_size` tensor ranks.
+inline int row_chunks_of(const ParallelConfig& config, int tensor_size) {
+  return tensor_size > 1 ? config.row_chunks : 1;
+}
 
 /// Execution of a model in training, evaluation and generation.
 struct ExecutionConfig {
@@ -94,6 +100,10 @@ inline void validate(const ExecutionConfig& config, const model::ModelConfig& mo
                 "<recompute_modules> moe: the model has no experts. Leave it out.");
   TRIREME_CHECK(!folds_experts || experts > 0, ConfigError,
                 "<expert_tensor_parallel_size>: the model has no experts. Leave it out.");
+  TRIREME_CHECK(!folds_experts || config.parallel.row_chunks == 1 || !config.parallel.sequence_parallel, ConfigError,
+                "<tp_comm_overlap_chunks> {} with <sequence_parallel> needs <expert_tensor_parallel_size> equal to "
+                "<tensor_model_parallel_size>: tensor ranks that divide the tokens for experts hold consecutive ones",
+                config.parallel.row_chunks);
   TRIREME_CHECK(!folds_experts || !config.variable_lengths, ConfigError,
                 "<variable_seq_lengths> needs <expert_tensor_parallel_size> equal to <tensor_model_parallel_size>: "
                 "ranks that divide the tokens for experts need micro-batches of equal length");

@@ -27,8 +27,8 @@ const std::string sharded_data = "zero1 overlap gather bucket 5000";
 
 /// All tested grids of this many ranks, with options that change their communication.
 std::vector<Layout> layouts(int ranks) {
-  if (ranks == 2) return {"tp 2", "tp 2 sp b 2", "pp 2 overlap-p2p", sharded_data, "cp 2"};
-  return {"tp 4 sp b 2", "tp 2 pp 2", sharded_data};
+  if (ranks == 2) return {"tp 2 row-chunks 2", "tp 2 sp b 2", "pp 2 overlap-p2p", sharded_data, "cp 2"};
+  return {"tp 4 sp b 2 row-chunks 2", "tp 2 pp 2", sharded_data};
 }
 
 /// A GPU whose communication, on fakes, is slow.
@@ -195,7 +195,7 @@ TEST_F(GpuGrid, GraphsWithNcclInThemComputeTheSameBits) {
   TrainingRunConfig config = small_run();
   config.model.layers = 1;
   config.batch = 6;  // each data rank has three micro-batches: plain, recorded, replayed
-  expect_the_same_from_graphs(config, {"tp 2", "tp 2 sp", "zero2", "cp 2"});
+  expect_the_same_from_graphs(config, {"tp 2", "tp 2 sp row-chunks 2", "zero2", "cp 2"});
 }
 
 TEST_F(GpuGrid, GraphsOfPaddedExpertsComputeTheSameBits) {

@@ -62,6 +62,8 @@ TEST(LaunchCount, MatchesTheBackend) {
     expect_the_rehearsed_step(
         {.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = sequence_parallel});
   }
+  expect_the_rehearsed_step(
+      {.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = true, .row_chunks = 4});
 }
 
 TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {

@@ -115,13 +115,14 @@ class TensorOverlap : public testing::Test {
   ~TensorOverlap() override { backend_->compute_stream().synchronize(); }
 
   /// Times of the backward, after one before that chooses algorithms.
-  Timeline backward(bool sequence_parallel, bool overlap = true, bool graph = false) {
+  Timeline backward(bool sequence_parallel, bool overlap = true, bool graph = false, int row_chunks = 1) {
     Arena arena(*backend_), workspace(*backend_);
     const parallel::TensorContext context{.backend = *backend_,
                                           .tensor_group = *groups_.tensor,
                                           .workspace = workspace,
                                           .sequence_parallel = sequence_parallel,
-                                          .overlap = overlap};
+                                          .overlap = overlap,
+                                          .row_chunks = row_chunks};
     const auto zeros = [&](DType dtype, const Shape& shape) {
       const TensorView tensor = arena.allocate(dtype, shape);
       backend_->elementwise().fill(backend_->compute_stream(), 0, tensor);
@@ -181,6 +182,16 @@ TEST_F(TensorOverlap, WithSequenceParallelismTheGatherAndTheSumRunBesideProducts
   EXPECT_EQ(sum.waited_us(), 0);
   EXPECT_GT(gather.overlap_us(timeline[1]), 0);
   EXPECT_GT(sum.overlap_us(timeline[3]), 0);
+}
+
+TEST_F(TensorOverlap, TheSumOfAChunkRunsBesideTheProductOfTheNext) {
+  const Timeline timeline = backward(false, true, false, 2);
+  ASSERT_EQ(timeline.size(), 5u);
+  for (const std::size_t sum : {1, 3}) {
+    EXPECT_THAT(timeline[sum].name, HasSubstr("ncclAllReduce"));
+    EXPECT_EQ(timeline[sum].waited_us(), 0);
+    EXPECT_GT(timeline[sum].overlap_us(timeline[sum + 1]), 0);
+  }
 }
 
 TEST_F(TensorOverlap, ProductsWithoutCommunicationBesideThemTakeAllMultiprocessors) {

@@ -42,7 +42,10 @@ for ((printed = 0; printed < count;)); do
   row="$ranks --disable-bias-linear --num-experts $experts $model --global-batch-size $batch --micro-batch-size $micro"
   row+=" --tp $tp --pp $pp --cp $cp --ep $ep"
   if ((etp != tp || RANDOM % 2)); then row+=" --expert-tensor-parallel-size $etp"; fi
-  if ((tp > 1)); then sometimes 2 --sequence-parallel; fi
+  if ((tp > 1)); then
+    sometimes 2 --sequence-parallel
+    if ((etp == tp)) || [[ $row != *--sequence-parallel* ]]; then sometimes 2 --tp-comm-overlap-chunks 2; fi
+  fi
   sometimes 2 --moe-token-dispatcher-type alltoall
   if [[ $model == *shared* ]]; then sometimes 2 --moe-shared-expert-overlap; fi
   if ((pp > 1)); then

@@ -1,8 +1,10 @@
-// Sequence parallelism and the overlap of tensor-parallel communication do not affect the run.
+// Sequence parallelism, chunks of rows and the overlap of tensor-parallel communication do not affect the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
+#include "tests/fakes/slow_communicator.hpp"
+#include "tests/support/model_variants.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
 
@@ -27,6 +29,39 @@ TEST(TensorParallelOverlap, DoesNotChangeTheBits) {
     expect_same_bits(with, without);
   }
 }
+
+class RowChunks : public testing::TestWithParam<const char*> {};
+
+// Collectives begin only at their waits: what is read earlier is not there.
+TEST_P(RowChunks, ComputeTheRunOfOneRank) {
+  TrainingRunConfig config{.steps = 2};
+  model_variant(GetParam()).apply(config.model);
+  SelfCommunicator alone;
+  const Curve expected = training_curve(alone, config, {});
+  for (const Layout layout : {"tp 2 row-chunks 4 b 2", "tp 2 sp row-chunks 2 b 2", "tp 2 sp row-chunks 4 selective"}) {
+    SCOPED_TRACE(testing::Message() << layout);
+    TrainingRun run(world(), config, layout, [](parallel::GridCommunicators& communicators) {
+      communicators.tensor =
+          std::make_unique<SlowCommunicator>(std::move(communicators.tensor), Link{}, OperationStart::at_wait);
+    });
+    Curve curve;
+    for (std::int64_t i = 0; i < config.steps; ++i) {
+      const train::TrainRecord record = run.step();
+      curve.loss.push_back(record.loss());
+      curve.grad_norm.push_back(record.grad_norm);
+    }
+    expect_close(curve, expected, tolerance(config.dtype, Comparison::other_order));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, RowChunks,
+                         testing::Values("GPT-2", "parallel branches with one norm", "post-norm BERT", "OLMo 2",
+                                         "Gemma 2", "latent attention with YaRN", "experts"),
+                         [](const auto& one) {
+                           std::string name = one.param;
+                           std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace trireme::test

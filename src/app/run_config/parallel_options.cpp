@@ -145,6 +145,10 @@ void ParallelOptions::declare(Options& options) {
       "zeros: the host then waits for no counts, and --cuda-graphs can record the layer.");
   options.add_flag("no-async-tensor-model-parallel-allreduce", &no_async_tensor_all_reduce,
                    "Do not overlap the tensor-parallel communication of backward with the GEMMs of weight gradients.");
+  options.add("tp-comm-overlap-chunks", &row_chunks, "N",
+              "Split each micro-batch along the sequence into N chunks: the tensor-parallel communication of one "
+              "overlaps with the GEMMs of the others, in forward and backward. Try 2 or 4.",
+              at_least(1));
 }
 
 void ParallelOptions::settle(DType dtype, const std::optional<model::ModelConfig>& model, Problems& problems) {
@@ -158,6 +162,7 @@ void ParallelOptions::settle(DType dtype, const std::optional<model::ModelConfig
 
 train::ParallelConfig ParallelOptions::config(DType dtype) const {
   return {.sequence_parallel = sequence_parallel,
+          .row_chunks = row_chunks,
           .async_tensor_all_reduce = !no_async_tensor_all_reduce,
           .exchange_tokens = exchange_tokens,
           .expert_load = expert_load,

@@ -69,6 +69,7 @@ struct ParallelOptions {
   bool no_scatter_gather = false;
   bool sequence_parallel = false;
   bool no_async_tensor_all_reduce = false;
+  int row_chunks = 1;
   bool exchange_tokens = false;
   double expert_load = 1;
   bool overlap_shared_expert = false;

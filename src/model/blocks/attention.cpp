@@ -6,6 +6,9 @@
 #include "src/model/blocks/head_layout.hpp"
 
 namespace trireme::model {
+
+using Gathering = parallel::TensorContext::Gathering;
+
 namespace {
 
 template <class View>
@@ -100,10 +103,14 @@ SelfAttention::Gradients SelfAttention::make_gradients(const LayerShape& shape, 
   return gradients;
 }
 
-void SelfAttention::compute_qkv(const LayerShape& shape, const Saved& saved) const {
-  const ConstTensorView x = shape.as_rows(saved.input);
-  if (latent_) return latent_->forward(shape, x, saved.latent, saved.qkv);
-  qkv_->forward(x, Activation::none, {}, saved.qkv.reshape({shape.rows(), shape.qkv_columns()}));
+void SelfAttention::compute_qkv(const LayerShape& shape, Gathering& x, Saved& saved) const {
+  saved.input = x.own();
+  if (latent_) return latent_->forward(shape, x.own(), saved.latent, saved.qkv);
+  const TensorView qkv = saved.qkv.reshape({shape.rows(), shape.qkv_columns()});
+  for (int i = 0; i < shape.row_chunks; ++i) {
+    const parallel::RowChunk chunk{i, shape.row_chunks};
+    qkv_->multiply(chunk, x.rows(chunk), Activation::none, {}, qkv);
+  }
   if (query_norm_) {
     query_norm_->forward(heads_shape(shape, 0), qkv_heads(saved.qkv, shape, 0), saved.queries);
     key_norm_->forward(heads_shape(shape, 1), qkv_heads(saved.qkv, shape, 1), saved.keys);
@@ -174,64 +181,70 @@ void SelfAttention::attend(const LayerShape& shape, const DropoutPlan& dropout, 
   }
 }
 
-void SelfAttention::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
-                            TensorView y) const {
-  const ArenaScope scope(context_.workspace);
-  saved.input = x;
-  compute_qkv(shape, saved);
-  if (!y && !saved.heads_out) return;
+TensorView SelfAttention::forward_heads(const LayerShape& shape, Gathering& x, const DropoutPlan& dropout, Saved& saved,
+                                        bool projected) const {
+  compute_qkv(shape, x, saved);
+  if (!projected && !saved.heads_out) return {};
   const TensorView heads_out =
       saved.heads_out ? saved.heads_out : shape.allocate(context_.workspace, shape.attention_columns());
   attend(shape, dropout, saved.qkv, heads_out,
          saved.log_sum_exp ? saved.log_sum_exp : shape.allocate_log_sum_exp(context_.workspace));
-  if (y) projection_.forward(without_padding(shape, heads_out), shape.as_rows(y));
+  return projected ? without_padding(shape, heads_out) : TensorView();
 }
 
-void SelfAttention::backward_input(const LayerShape& shape, const DropoutPlan& dropout, const Saved& saved,
-                                   Gradients& gradients, TensorView dx, parallel::WeightGradient weights) const {
-  const ConstTensorView x = shape.as_rows(saved.input);
-  {
-    const ArenaScope scope(context_.workspace);
-    TensorView log_sum_exp = saved.log_sum_exp;
-    if (saved.heads_out) {
-      gradients.heads_out = saved.heads_out;
-    } else {
-      log_sum_exp = shape.allocate_log_sum_exp(context_.workspace);
-      attend(shape, dropout, saved.qkv, gradients.heads_out, log_sum_exp);
-    }
-    const TensorView dvalues = shape.allocate_rows(context_.workspace, shape.value_columns());
-    const TensorView row_dot = shape.allocate_log_sum_exp(context_.workspace);
-    projection_.backward_input(shape.as_rows(gradients.output), without_padding(shape, gradients.heads_out),
-                               Activation::none, {}, dvalues, parallel::WeightGradient::now);
-    const ConstTensorView qkv = saved.qkv;
-    const AttentionProblem whole = problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores));
-    const ConstHeads q = qkv_heads(qkv, shape, 0), k = qkv_heads(qkv, shape, 1), v = qkv_heads(qkv, shape, 2);
-    const ConstHeads dout = heads_of(ConstTensorView(with_padding(shape, dvalues)), shape);
-    const ConstHeads out = heads_of(ConstTensorView(gradients.heads_out), shape);
-    const Heads dq = qkv_heads(gradients.qkv, shape, 0), dk = qkv_heads(gradients.qkv, shape, 1);
-    const Heads dv = qkv_heads(gradients.qkv, shape, 2);
-    if (context_.context_group != nullptr) {
-      ring().backward(whole, dout, q, k, v, out, log_sum_exp, row_dot, dq, dk, dv);
-    } else {
-      context_.backend.attention().attention_backward(context_.stream(), whole, dout, q, k, v, out, log_sum_exp,
-                                                      row_dot, dq, dk, dv);
-    }
+void SelfAttention::backward_heads(const LayerShape& shape, Gathering& doutput, const DropoutPlan& dropout,
+                                   const Saved& saved, Gradients& gradients) const {
+  const ArenaScope scope(context_.workspace);
+  TensorView log_sum_exp = saved.log_sum_exp;
+  if (saved.heads_out) {
+    gradients.heads_out = saved.heads_out;
+  } else {
+    log_sum_exp = shape.allocate_log_sum_exp(context_.workspace);
+    attend(shape, dropout, saved.qkv, gradients.heads_out, log_sum_exp);
   }
-  if (latent_) {
-    return latent_->backward_input(shape, x, saved.latent, gradients.qkv, gradients.latent, shape.as_rows(dx), weights);
+  const TensorView dvalues = shape.allocate_rows(context_.workspace, shape.value_columns());
+  const TensorView row_dot = shape.allocate_log_sum_exp(context_.workspace);
+  for (int i = 0; i < shape.row_chunks; ++i) {
+    const parallel::RowChunk chunk{i, shape.row_chunks};
+    projection_.backward_input(doutput.rows(chunk), Activation::none, {}, chunk.of(dvalues));
   }
+  projection_.backward_weight(doutput.all(), without_padding(shape, gradients.heads_out));
+  const ConstTensorView qkv = saved.qkv;
+  const AttentionProblem whole = problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores));
+  const ConstHeads q = qkv_heads(qkv, shape, 0), k = qkv_heads(qkv, shape, 1), v = qkv_heads(qkv, shape, 2);
+  const ConstHeads dout = heads_of(ConstTensorView(with_padding(shape, dvalues)), shape);
+  const ConstHeads out = heads_of(ConstTensorView(gradients.heads_out), shape);
+  const Heads dq = qkv_heads(gradients.qkv, shape, 0), dk = qkv_heads(gradients.qkv, shape, 1);
+  const Heads dv = qkv_heads(gradients.qkv, shape, 2);
+  if (context_.context_group != nullptr) {
+    ring().backward(whole, dout, q, k, v, out, log_sum_exp, row_dot, dq, dk, dv);
+  } else {
+    context_.backend.attention().attention_backward(context_.stream(), whole, dout, q, k, v, out, log_sum_exp, row_dot,
+                                                    dq, dk, dv);
+  }
+  if (latent_) return;
   rotate(shape, gradients.qkv, Rotation::backward);
-  if (query_norm_) {
-    query_norm_->backward(heads_shape(shape, 0), qkv_heads(gradients.qkv, shape, 0), saved.queries);
-    key_norm_->backward(heads_shape(shape, 1), qkv_heads(gradients.qkv, shape, 1), saved.keys);
+  if (!query_norm_) return;
+  query_norm_->backward(heads_shape(shape, 0), qkv_heads(gradients.qkv, shape, 0), saved.queries);
+  key_norm_->backward(heads_shape(shape, 1), qkv_heads(gradients.qkv, shape, 1), saved.keys);
+}
+
+void SelfAttention::backward_qkv(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
+                                 parallel::WeightGradient weights, TensorView term,
+                                 const std::function<void(parallel::RowChunk)>& done) const {
+  if (latent_) {
+    latent_->backward_input(shape, saved.input, saved.latent, gradients.qkv, gradients.latent, shape.as_rows(dx),
+                            weights);
+    for (int i = 0; i < shape.row_chunks; ++i) done({i, shape.row_chunks});
+    return;
   }
-  qkv_->backward_input(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), x, shape.as_rows(dx), weights);
+  qkv_->backward_input(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), saved.input, shape.as_rows(dx),
+                       weights, term, done);
 }
 
 void SelfAttention::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
-  const ConstTensorView x = shape.as_rows(saved.input);
-  if (latent_) return latent_->backward_weight(shape, x, saved.latent, gradients.qkv, gradients.latent);
-  qkv_->backward_weight(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), x);
+  if (latent_) return latent_->backward_weight(shape, saved.input, saved.latent, gradients.qkv, gradients.latent);
+  qkv_->backward_weight(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), saved.input);
 }
 
 void SelfAttention::keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const {
@@ -244,8 +257,8 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, c
                                    const KeyValueCache& cache, TensorView y) const {
   const ArenaScope scope(context_.workspace);
   Saved saved = make_saved(shape, false, context_.workspace);
-  saved.input = x;
-  compute_qkv(shape, saved);
+  Gathering rows = context_.gather(shape.as_rows(x));
+  compute_qkv(shape, rows, saved);
   const TensorView qkv = saved.qkv;
   AttentionKernels& kernels = context_.backend.attention();
   const ConstHeads fresh = qkv_heads(qkv, shape, 1);

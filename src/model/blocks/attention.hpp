@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -45,7 +46,7 @@ class SelfAttention {
   /// Inputs of backward. Selective recomputation keeps Q, K and V and recomputes the attention, so its output and
   /// log-sum-exp are empty. With context parallelism, each tensor is this rank's shard of the sequence.
   struct Saved {
-    ConstTensorView input;
+    ConstTensorView input;  ///< matrix of x
     /// [s, b, 3, a_local, d], or with grouped queries or latents [s, b, a_local, d] followed by [s, b, 2, kv_local,
     /// d]; Q and K are normalised and rotated.
     TensorView qkv;
@@ -75,14 +76,28 @@ class SelfAttention {
   Saved make_saved(const LayerShape& shape, bool selective, Arena& arena) const;
   Gradients make_gradients(const LayerShape& shape, bool selective, Arena& arena) const;
 
-  /// y [s_local, b, h] = attention(x), overwritten; x [s_local, b, h] must outlive `saved`. An empty y only fills
-  /// `saved`.
-  void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
-               TensorView y) const;
-  /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. Accumulates the gradient of the
-  /// projection's weight even if `weights` is later, so that nothing is kept for it.
-  void backward_input(const LayerShape& shape, const DropoutPlan& dropout, const Saved& saved, Gradients& gradients,
-                      TensorView dx, parallel::WeightGradient weights) const;
+  // Forward, y [s_local, b, h] = attention(x), is forward_heads, then project; their input x must outlive `saved`.
+
+  /// Returns whether forward_heads reads gathered rows of x, which the caller has started to gather. Latent attention
+  /// gathers latents instead.
+  bool gathers_input() const { return !latent_; }
+  /// Fills `saved` and returns the output of the heads, [s b, a_local value_dim]; not computed if it is neither saved
+  /// nor `projected`. It may be in the work space, and no scope is closed.
+  TensorView forward_heads(const LayerShape& shape, parallel::TensorContext::Gathering& x, const DropoutPlan& dropout,
+                           Saved& saved, bool projected) const;
+  /// term = this rank's term of y for some rows of the heads' output; overwritten.
+  void project(ConstTensorView heads, TensorView term) const { projection_.multiply(heads, term); }
+
+  // Backward is backward_heads, then backward_qkv.
+
+  /// Fills `gradients` from the gathered gradients.output. Accumulates the gradient of the projection's weight, so that
+  /// nothing is kept for it.
+  void backward_heads(const LayerShape& shape, parallel::TensorContext::Gathering& doutput, const DropoutPlan& dropout,
+                      const Saved& saved, Gradients& gradients) const;
+  /// Overwrites dx by way of `term`, and calls `done` for each chunk (ColumnParallelLinear::backward_input).
+  void backward_qkv(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
+                    parallel::WeightGradient weights, TensorView term,
+                    const std::function<void(parallel::RowChunk)>& done) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
   /// Moves the gradient that backward_weight reads to a tensor of `saved` that is no longer read.
   void keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const;
@@ -94,8 +109,8 @@ class SelfAttention {
                       TensorView y) const;
 
  private:
-  /// Fills saved.qkv from saved.input.
-  void compute_qkv(const LayerShape& shape, const Saved& saved) const;
+  /// Fills saved.qkv from x, whose gathering has started, and sets saved.input.
+  void compute_qkv(const LayerShape& shape, parallel::TensorContext::Gathering& x, Saved& saved) const;
   /// Output of the heads without padding of values, [rows, a_local value_dim], in the work space unless there is none.
   TensorView without_padding(const LayerShape& shape, TensorView heads) const;
   /// The inverse, with zeros.

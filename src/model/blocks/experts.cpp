@@ -83,18 +83,19 @@ ConstTensorView Experts::tokens_of(ConstTensorView rows) const {
   return context_.sequence_parallel ? rows : context_.own_tokens(rows);
 }
 
-Work Experts::sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more) const {
+void Experts::sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more) const {
   Stream& stream = context_.stream();
   if (context_.folds_experts()) {
     const TensorView own = context_.sequence_parallel ? y : context_.own_tokens(y);
     dispatcher_->combine(saved.route, rows, own);
     if (more) context_.backend.elementwise().add(stream, more, own);
-    return context_.sequence_parallel ? Work() : context_.gather_tokens(y);
+    if (!context_.sequence_parallel) context_.gather_tokens(y).wait(stream);
+    return;
   }
   const TensorView term = context_.term_of(y);
   dispatcher_->combine(saved.route, rows, term);
   if (more) context_.backend.elementwise().add(stream, more, term);
-  return context_.sum_into(y, term);
+  context_.sum_into(y, term).wait(stream);
 }
 
 TensorView Experts::dispatch(const Saved& saved, ConstTensorView rows, const std::function<void()>& run_shared) const {
@@ -134,7 +135,7 @@ void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutP
   context_.backend.experts().scale_rows(stream, activated, saved.route.weights, saved.route.slots, activated);
   const TensorView results = context_.workspace.allocate(shape.dtype, {activated.shape()[0], shape.h});
   context_.backend.gemm().grouped_linear(stream, saved.route.rows, activated, projections_, results);
-  sum_tokens(saved, results, shape.as_rows(y)).wait(stream);
+  sum_tokens(saved, results, shape.as_rows(y));
   if (of_shared) context_.backend.elementwise().add(stream, of_shared, y);
 }
 
@@ -173,7 +174,7 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
                                next_sums(expansion_sums_, saved.route.rows));
   const TensorView drouter =
       router_.backward(shape, saved.router, rows, dispatcher_->weight_gradients(saved.route, dweights), mean_gradient);
-  sum_tokens(saved, dpermuted, shape.as_rows(dx), drouter).wait(stream);
+  sum_tokens(saved, dpermuted, shape.as_rows(dx), drouter);
   if (of_shared) elementwise.add(stream, of_shared, dx);
 }
 

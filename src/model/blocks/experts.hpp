@@ -79,7 +79,7 @@ class Experts {
   ConstTensorView tokens_of(ConstTensorView rows) const;
   /// y = sum of each token's `rows` [R, h] over its experts, on all ranks of the expert and the tensor group; plus
   /// `more` [n, h] of this tensor rank, if any. Overwrites y, rows of the residual stream.
-  Work sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more = {}) const;
+  void sum_tokens(const Saved& saved, ConstTensorView rows, TensorView y, ConstTensorView more = {}) const;
   /// Returns the rows [R, h] of the experts here, of this rank's tokens `rows` [n, h], in the work space. With a shared
   /// block calls `run_shared`, which computes it: before the tokens travel, or while.
   TensorView dispatch(const Saved& saved, ConstTensorView rows, const std::function<void()>& run_shared) const;

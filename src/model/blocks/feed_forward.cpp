@@ -2,7 +2,9 @@
 
 namespace trireme::model {
 
+using parallel::RowChunk;
 using parallel::WeightGradient;
+using Gathering = parallel::TensorContext::Gathering;
 
 void FeedForward::declare(ParameterList& list, const ModelConfig& config, std::int64_t width,
                           const std::string& prefix) {
@@ -34,38 +36,70 @@ FeedForward::Gradients FeedForward::make_gradients(const LayerShape& shape, Aren
 
 void FeedForward::forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const {
   const ArenaScope scope(context_.workspace);
-  saved.input = x;
+  Gathering rows = context_.gather(shape.as_rows(x));
+  const TensorView sum = y ? shape.as_rows(y) : y, term = y ? context_.term_of(sum) : y;
+  forward_chunk({}, rows, saved, term);
+  if (y) context_.sum_into(sum, term).wait(context_.stream());
+}
+
+void FeedForward::forward_chunk(RowChunk chunk, Gathering& x, Saved& saved, TensorView term) const {
+  const ArenaScope scope(context_.workspace);
+  saved.input = x.own();
+  const ConstTensorView rows = x.rows(chunk);
   if (activation_.gated) {
-    expansion_.forward(shape.as_rows(x), Activation::none, {}, saved.expanded);
-    if (y) projection_.forward(activate(saved), shape.as_rows(y));
+    expansion_.multiply(chunk, rows, Activation::none, {}, saved.expanded);
+    if (term) projection_.multiply(activate(chunk.of(saved.expanded)), term);
     return;
   }
-  const TensorView activated = saved.activated ? saved.activated : shape.allocate_rows(context_.workspace, columns_);
-  expansion_.forward(shape.as_rows(x), activation_.function, saved.expanded, activated);
-  if (y) projection_.forward(activated, shape.as_rows(y));
+  const TensorView activated =
+      saved.activated ? saved.activated
+                      : context_.workspace.allocate(saved.expanded.dtype(), {saved.expanded.shape()[0], columns_});
+  expansion_.multiply(chunk, rows, activation_.function, saved.expanded, activated);
+  if (term) projection_.multiply(chunk.of(activated), term);
 }
 
 void FeedForward::backward_input(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
                                  WeightGradient weights) const {
-  const ConstTensorView doutput = shape.as_rows(gradients.output);
   {
     const ArenaScope scope(context_.workspace);
-    const TensorView activated = saved.activated ? saved.activated : activate(saved);
-    if (activation_.gated) {
-      const TensorView dactivated = shape.allocate_rows(context_.workspace, columns_);
-      projection_.backward_input(doutput, activated, Activation::none, {}, dactivated, WeightGradient::now);
-      activation_.backward(context_.backend, context_.stream(), dactivated, saved.expanded, gradients.expanded);
-    } else {
-      projection_.backward_input(doutput, activated, activation_.function, saved.expanded, gradients.expanded,
-                                 saved.activated ? weights : WeightGradient::now);
-    }
+    Gathering doutput = context_.gather(shape.as_rows(gradients.output));
+    backward_projection(doutput, saved, gradients, weights);
   }
-  expansion_.backward_input(gradients.expanded, shape.as_rows(saved.input), shape.as_rows(dx), weights);
+  expansion_.backward_input(gradients.expanded, saved.input, shape.as_rows(dx), weights);
+}
+
+void FeedForward::backward_projection(Gathering& doutput, const Saved& saved, const Gradients& gradients,
+                                      WeightGradient weights) const {
+  for (int i = 0; i < context_.row_chunks; ++i) {
+    const RowChunk chunk = context_.chunk(i);
+    const ConstTensorView rows = doutput.rows(chunk);
+    const TensorView expanded = chunk.of(saved.expanded), dexpanded = chunk.of(gradients.expanded);
+    if (!activation_.gated) {
+      projection_.backward_input(rows, activation_.function, expanded, dexpanded);
+      continue;
+    }
+    const ArenaScope scope(context_.workspace);
+    const TensorView dactivated = activation_.allocate(context_.workspace, expanded);
+    projection_.backward_input(rows, Activation::none, {}, dactivated);
+    activation_.backward(context_.backend, context_.stream(), dactivated, expanded, dexpanded);
+  }
+  if (saved.activated && weights == WeightGradient::later) return;
+  const ArenaScope scope(context_.workspace);
+  projection_.backward_weight(doutput.all(), saved.activated ? saved.activated : activate(saved.expanded));
+}
+
+void FeedForward::backward_expansion(const LayerShape& shape, const Saved& saved, const Gradients& gradients,
+                                     TensorView dx, WeightGradient weights, TensorView term,
+                                     const std::function<void(RowChunk)>& done) const {
+  expansion_.backward_input(gradients.expanded, saved.input, shape.as_rows(dx), weights, term, done);
 }
 
 void FeedForward::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
-  if (saved.activated) projection_.backward_weight(shape.as_rows(gradients.output), saved.activated);
-  expansion_.backward_weight(gradients.expanded, shape.as_rows(saved.input));
+  if (saved.activated) {
+    const ArenaScope scope(context_.workspace);
+    projection_.backward_weight(context_.gather_now(shape.as_rows(gradients.output)), saved.activated);
+  }
+  expansion_.backward_weight(gradients.expanded, saved.input);
 }
 
 void FeedForward::keep_for_weights(const Saved& saved, Gradients& gradients, TensorView unread) const {
@@ -73,8 +107,8 @@ void FeedForward::keep_for_weights(const Saved& saved, Gradients& gradients, Ten
   move(gradients.expanded, saved.expanded);
 }
 
-TensorView FeedForward::activate(const Saved& saved) const {
-  return activation_.forward(context_.backend, context_.stream(), saved.expanded, context_.workspace);
+TensorView FeedForward::activate(TensorView expanded) const {
+  return activation_.forward(context_.backend, context_.stream(), expanded, context_.workspace);
 }
 
 void FeedForward::move(TensorView& gradient, TensorView to) const {

@@ -18,9 +18,9 @@ class FeedForward {
  public:
   /// State of one micro-batch between forward and backward.
   struct Saved {
-    ConstTensorView input;
-    TensorView expanded;   ///< x W_fc^T + b_fc: [s b, f_local], gated [s b, 2 f_local]
-    TensorView activated;  ///< [s b, f_local]; empty where backward recomputes it
+    ConstTensorView input;  ///< matrix of x
+    TensorView expanded;    ///< x W_fc^T + b_fc: [s b, f_local], gated [s b, 2 f_local]
+    TensorView activated;   ///< [s b, f_local]; empty where backward recomputes it
   };
   /// Gradients that backward_weight reads.
   struct Gradients {
@@ -40,10 +40,20 @@ class FeedForward {
 
   /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`.
   void forward(const LayerShape& shape, ConstTensorView x, Saved& saved, TensorView y) const;
+  /// The same for a chunk of rows, without the sum over the tensor group: overwrites `term`, this rank's term of y.
+  void forward_chunk(parallel::RowChunk chunk, parallel::TensorContext::Gathering& x, Saved& saved,
+                     TensorView term) const;
   /// Computes dx from gradients.output, overwritten, and fills the rest of `gradients`. Gradients of weights whose
   /// input is recomputed are accumulated here even if `weights` is later.
   void backward_input(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
                       parallel::WeightGradient weights) const;
+  /// First half of backward_input, from the gathered gradients.output: fills gradients.expanded chunk by chunk.
+  void backward_projection(parallel::TensorContext::Gathering& doutput, const Saved& saved, const Gradients& gradients,
+                           parallel::WeightGradient weights) const;
+  /// Second half: computes dx by way of `term`, and calls `done` for each chunk (ColumnParallelLinear::backward_input).
+  void backward_expansion(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
+                          parallel::WeightGradient weights, TensorView term,
+                          const std::function<void(parallel::RowChunk)>& done) const;
   /// Accumulates the weight gradients that backward_input left.
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
   /// Moves the gradients that backward_weight reads to tensors of `saved` that are no longer read, and the gradient of
@@ -51,8 +61,8 @@ class FeedForward {
   void keep_for_weights(const Saved& saved, Gradients& gradients, TensorView unread) const;
 
  private:
-  /// Computes act(expanded), [s b, f_local] in the work space.
-  TensorView activate(const Saved& saved) const;
+  /// Computes act(expanded), [rows, f_local] in the work space.
+  TensorView activate(TensorView expanded) const;
   /// Copies `gradient` to the tensor `to` of its size and redirects it there.
   void move(TensorView& gradient, TensorView to) const;
 

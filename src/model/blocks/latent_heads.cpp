@@ -123,12 +123,14 @@ void LatentHeads::rotate_queries(const LayerShape& shape, TensorView qkv, Rotati
 
 void LatentHeads::rotate_shared(const LayerShape& shape, TensorView shared, Rotation rotation) const {
   const int rank = context_.tensor_group.rank();
-  const std::int64_t first = shape.s_local == shape.s ? 0 : rank * shape.s_local;
-  const std::int32_t* const ids = shape.position_ids == nullptr ? nullptr : shape.position_ids + first * shape.b;
-  context_.backend.rotary().rotate(context_.stream(), rotary_,
-                                   {heads_at(shared, shape, 0, rotary_.channels, rotary_.channels), shape.s_local,
-                                    shape.b, 1, shape.residual_positions(rank), ids},
-                                   rotation);
+  shape.for_each_run([&](parallel::RowChunk run) {
+    const std::int32_t* const ids =
+        shape.position_ids == nullptr ? nullptr : shape.position_ids + shape.first_of(run, rank) * shape.b;
+    context_.backend.rotary().rotate(context_.stream(), rotary_,
+                                     {heads_at(run.of(shared), shape, 0, rotary_.channels, rotary_.channels),
+                                      shape.s_local / run.count, shape.b, 1, shape.residual_positions(run, rank), ids},
+                                     rotation);
+  });
 }
 
 void LatentHeads::forward(const LayerShape& shape, ConstTensorView x, const Saved& saved, TensorView qkv) const {

@@ -5,6 +5,7 @@
 #include "src/backend/kernels/dropout.hpp"
 #include "src/backend/kernels/experts.hpp"
 #include "src/model/model_config.hpp"
+#include "src/parallel/tensor/row_chunk.hpp"
 #include "src/tensor/memory.hpp"
 
 namespace trireme::model {
@@ -27,6 +28,7 @@ struct LayerShape {
   const std::int32_t* position_ids = nullptr;   ///< RotaryHeads::position_ids of the micro-batch
   std::int64_t v = 0;                           ///< channels of a head of values, at most d; 0: d
   bool latent = false;                          ///< latent attention
+  int row_chunks = 1;                           ///< TensorContext::row_chunks; divides s_local
 
   /// Throws ConfigError if `tensor_size` does not divide the heads, the columns of feed-forward blocks or, with
   /// sequence parallelism or other `expert_tensor_size`, the sequence; or if that does not divide the columns of
@@ -91,9 +93,22 @@ struct LayerShape {
   }
 
   std::int64_t rows() const { return s * b; }
-  /// Positions of the rows of the residual stream on this rank of the tensor group.
-  Positions residual_positions(int tensor_rank) const {
-    return s_local == s ? positions : positions.from(tensor_rank * s_local);
+  parallel::RowChunk chunk(int index) const { return {index, row_chunks}; }
+  /// First of the s positions that a chunk of the residual stream has on this rank of the tensor group; the others
+  /// follow it.
+  std::int64_t first_of(parallel::RowChunk chunk, int tensor_rank) const {
+    const std::int64_t count = s_local / chunk.count;
+    return s_local == s ? chunk.index * count : chunk.index * (s / chunk.count) + tensor_rank * count;
+  }
+  /// Calls `visit` for each of the fewest chunks whose rows have consecutive positions of the s.
+  template <class Visit>
+  void for_each_run(const Visit& visit) const {
+    const int count = s_local == s ? 1 : row_chunks;
+    for (int i = 0; i < count; ++i) visit(parallel::RowChunk{i, count});
+  }
+  /// Positions of a chunk's rows of the residual stream on this rank of the tensor group.
+  Positions residual_positions(parallel::RowChunk chunk, int tensor_rank) const {
+    return positions.from(first_of(chunk, tensor_rank));
   }
   /// Rows of the residual stream on this rank.
   std::int64_t local_rows() const { return s_local * b; }
@@ -135,15 +150,12 @@ struct DropoutPlan {
   double router_jitter = 0;  ///< RouterJitter::eps
   std::uint64_t seed = 0;
   const std::int64_t* samples = nullptr;  ///< device memory, [b]: numbers of the samples since the start of training
-  Positions positions;                    ///< positions of this rank's rows of the residual stream
 
-  /// `layer` counts over the full model from 0.
+  /// `layer` counts over the full model from 0. The caller sets the positions of hidden states.
   Dropout at(int layer, DropoutSite site) const {
     const double probability = site == DropoutSite::attention_scores ? attention : hidden;
     if (probability == 0) return {};
-    Dropout dropout(probability, seed, layer, site, samples);
-    dropout.positions = positions;
-    return dropout;
+    return {probability, seed, layer, site, samples};
   }
   /// Noise of a router whose input has all rows of this rank's sequences, at `of_rows`.
   RouterJitter router_noise(int layer, const Positions& of_rows) const {

@@ -1,226 +1,167 @@
 #include "src/model/blocks/residual_form.hpp"
 
+#include <vector>
+
 namespace trireme::model {
-namespace {
 
-/// middle = x + dropout(F_1(norm_1(x)) + b_1),  y = middle + dropout(F_2(norm_2(middle)) + b_2) (Radford et al. 2019).
-class PreNorm final : public ResidualForm {
+/// A branch in forward, chunk by chunk.
+class ResidualForm::BranchRun {
  public:
-  using ResidualForm::ResidualForm;
+  /// `all_rows`: memory for rows of all tensor ranks, with sequence parallelism. A chunk's gathered input makes room
+  /// for the chunk's term.
+  BranchRun(const parallel::TensorContext& context, const Branch& branch, ConstTensorView x, TensorView y,
+            TensorView all_rows)
+      : context_(context), branch_(branch), x_(context, x, all_rows), y_(y), terms_(all_rows) {}
 
-  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
-               Saved& saved, TensorView y) const override {
-    const ArenaScope scope(context_.workspace);
-    const TensorView branch = shape.allocate_residual(context_.workspace);
-    saved.input = x;
-    norm_1_.forward(x, saved.normed_1, saved.statistics_1);
-    attention.run(saved.normed_1, branch);
-    norm_2_.forward_sum(branch, attention.bias, x, attention.dropout, saved.middle, saved.second, saved.statistics_2);
-    feed_forward.run(saved.second, y ? branch : TensorView());
-    if (!y) return;
-    context_.backend.elementwise().bias_dropout_add(context_.stream(), branch, feed_forward.bias, saved.middle,
-                                                    feed_forward.dropout, y);
+  /// Starts gathering the next chunk of x, which is complete.
+  void start_next() {
+    if (branch_.gathers) x_.start_next();
   }
-
-  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
-                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
-    const ArenaScope scope(context_.workspace);
-    const TensorView dmiddle = shape.allocate_residual(context_.workspace);
-    backward_branch(feed_forward, dy, dmiddle);
-    norm_2_.backward(dmiddle, saved.middle, saved.statistics_2, dy, dmiddle);
-    backward_branch(attention, dmiddle, dx);
-    norm_1_.backward(dx, saved.input, saved.statistics_1, dmiddle, dx);
+  void run_whole() {
+    if (branch_.whole) branch_.whole(x_, y_);
   }
-};
-
-/// y = x + dropout(F_1(norm_1(x)) + b_1) + dropout(F_2(norm_2(x)) + b_2) (Wang, Komatsuzaki 2021: GPT-J). The norms may
-/// be one.
-class Parallel final : public ResidualForm {
- public:
-  Parallel(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-           const std::string& prefix, const ModelConfig& config)
-      : ResidualForm(context, parameters, prefix, config), shared_(config.shared_norm) {}
-
-  Saved make_saved(const LayerShape& shape, Arena& arena) const override {
-    if (!shared_) return ResidualForm::make_saved(shape, arena);
-    Saved saved;
-    saved.normed_1 = saved.second = shape.allocate_residual(arena);
-    saved.statistics_1 = norm_1_.make_statistics(shape.local_rows(), shape.dtype, arena);
-    saved.middle = shape.allocate_residual(arena);
-    return saved;
+  /// Computes a chunk, and starts its sum. The chunks follow one another.
+  void run(RowChunk chunk) {
+    if (!branch_.chunk) return;
+    const TensorView y = chunk.of(y_), term = y && terms_ ? chunk.of(terms_) : y;
+    branch_.chunk(chunk, x_, term);
+    if (y) sums_.push_back(context_.sum_chunk(y, term));
   }
-
-  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
-               Saved& saved, TensorView y) const override {
-    ElementwiseKernels& elementwise = context_.backend.elementwise();
-    const ArenaScope scope(context_.workspace);
-    const TensorView branch = y ? shape.allocate_residual(context_.workspace) : TensorView();
-    saved.input = x;
-    norm_1_.forward(x, saved.normed_1, saved.statistics_1);
-    if (!shared_) norm_2_.forward(x, saved.second, saved.statistics_2);
-    attention.run(saved.normed_1, branch);
-    if (y) {
-      elementwise.bias_dropout_add(context_.stream(), branch, attention.bias, x, attention.dropout, saved.middle);
-    }
-    feed_forward.run(saved.second, branch);
-    if (y) {
-      elementwise.bias_dropout_add(context_.stream(), branch, feed_forward.bias, saved.middle, feed_forward.dropout, y);
-    }
-  }
-
-  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
-                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
-    const ArenaScope scope(context_.workspace);
-    const TensorView dnormed = shape.allocate_residual(context_.workspace);
-    backward_branch(feed_forward, dy, dnormed);
-    backward_branch(attention, dy, dx);
-    if (shared_) {
-      context_.backend.elementwise().add(context_.stream(), dnormed, dx);
-    } else {
-      norm_2_.backward(dnormed, saved.input, saved.statistics_2, dy, dnormed);
-    }
-    norm_1_.backward(dx, saved.input, saved.statistics_1, shared_ ? dy : dnormed, dx);
+  /// Waits for a chunk of y.
+  void wait(RowChunk chunk) {
+    if (!sums_.empty()) sums_[static_cast<std::size_t>(chunk.index)].wait(context_.stream());
   }
 
  private:
-  bool shared_;
+  const parallel::TensorContext& context_;
+  const Branch& branch_;
+  Gathering x_;
+  TensorView y_, terms_;
+  std::vector<Work> sums_;
 };
 
-/// normed_1 = norm_1(x + dropout(F_1(x) + b_1)),  y = norm_2(normed_1 + dropout(F_2(normed_1) + b_2)) (Vaswani et al.
-/// 2017, arXiv:1706.03762).
-class PostNorm final : public ResidualForm {
- public:
-  using ResidualForm::ResidualForm;
+void ResidualForm::forward(const LayerShape& shape, ConstTensorView x, const Branch& attention,
+                           const Branch& feed_forward, Saved& saved, TensorView y) const {
+  const ArenaScope scope(context_.workspace);
+  saved.input = x;
+  Forward all{.saved = saved,
+              .attention_input = {},
+              .feed_forward_input = {},
+              .attention = {{}, attention.bias, attention.dropout},
+              .feed_forward = {{}, feed_forward.bias, feed_forward.dropout},
+              .scratch = {},
+              .y = y};
+  prepare(shape, all);
+  const int chunks = shape.row_chunks;
+  std::vector<Forward> parts;
+  for (int i = 0; i < chunks; ++i) parts.push_back(rows(shape, all, shape.chunk(i)));
+  const auto matrix = [&](auto view) { return view ? shape.as_rows(view) : view; };
+  const TensorView all_rows = context_.all_rows_of(shape.as_rows(x));
+  BranchRun first(context_, attention, matrix(all.attention_input), matrix(all.attention.value), all_rows);
+  BranchRun second(context_, feed_forward, matrix(all.feed_forward_input), matrix(all.feed_forward.value), all_rows);
 
-  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
-               Saved& saved, TensorView y) const override {
-    const ArenaScope scope(context_.workspace);
-    const TensorView branch = shape.allocate_residual(context_.workspace);
-    saved.input = x;
-    attention.run(x, branch);
-    norm_1_.forward_sum(branch, attention.bias, x, attention.dropout, saved.middle, saved.normed_1, saved.statistics_1);
-    feed_forward.run(saved.normed_1, branch);
-    if (!y) y = shape.allocate_residual(context_.workspace);  // backward needs the second sum, which the norm computes
-    norm_2_.forward_sum(branch, feed_forward.bias, saved.normed_1, feed_forward.dropout, saved.second, y,
-                        saved.statistics_2);
+  for (const Forward& part : parts) {
+    enter(part);
+    first.start_next();
   }
-
-  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
-                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
-    ElementwiseKernels& elementwise = context_.backend.elementwise();
-    const ArenaScope scope(context_.workspace);
-    const TensorView dmiddle = shape.allocate_residual(context_.workspace);
-    const TensorView dsum = shape.allocate_residual(context_.workspace);
-    norm_2_.backward(dy, saved.second, saved.statistics_2, {}, dsum);
-    backward_branch(feed_forward, dsum, dmiddle);
-    elementwise.add(context_.stream(), dsum, dmiddle);
-    norm_1_.backward(dmiddle, saved.middle, saved.statistics_1, {}, dmiddle);
-    backward_branch(attention, dmiddle, dx);
-    elementwise.add(context_.stream(), dmiddle, dx);
+  const ArenaScope branch_scope(context_.workspace);
+  first.run_whole();
+  // The feed-forward block follows attention by one chunk, whose sum runs meanwhile, and by one more if it gathers.
+  const int lag = context_.sequence_parallel ? 2 : 1;
+  for (int i = 0; i < chunks + lag; ++i) {
+    if (i < chunks) first.run(shape.chunk(i));
+    if (i >= 1 && i <= chunks) {
+      first.wait(shape.chunk(i - 1));
+      connect(parts[static_cast<std::size_t>(i - 1)]);
+      second.start_next();
+    }
+    if (i >= lag) second.run(shape.chunk(i - lag));
   }
-};
-
-/// middle = x + dropout(norm_1(F_1(x) + b_1)),  y = middle + dropout(norm_2(F_2(middle) + b_2)) (OLMo Team 2024,
-/// arXiv:2501.00656).
-class PostBranchNorm final : public ResidualForm {
- public:
-  using ResidualForm::ResidualForm;
-
-  TensorView unread_by_weights(const Saved& saved) const override { return saved.second; }
-
-  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
-               Saved& saved, TensorView y) const override {
-    saved.input = x;
-    add(shape, x, attention, norm_1_, saved.normed_1, saved.statistics_1, saved.middle);
-    add(shape, saved.middle, feed_forward, norm_2_, saved.second, saved.statistics_2, y);
+  second.run_whole();
+  for (int i = 0; i < chunks; ++i) {
+    second.wait(shape.chunk(i));
+    leave(parts[static_cast<std::size_t>(i)]);
   }
+}
 
-  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
-                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
-    ElementwiseKernels& elementwise = context_.backend.elementwise();
-    const ArenaScope scope(context_.workspace);
-    const TensorView dmiddle = shape.allocate_residual(context_.workspace);
-    backward_normed(feed_forward, dy, norm_2_, saved.second, saved.statistics_2, dmiddle);
-    elementwise.add(context_.stream(), dy, dmiddle);
-    backward_normed(attention, dmiddle, norm_1_, saved.normed_1, saved.statistics_1, dx);
-    elementwise.add(context_.stream(), dmiddle, dx);
+void ResidualForm::backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
+                            const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const {
+  const ArenaScope scope(context_.workspace);
+  const auto scratch = [&] { return shape.allocate_residual(context_.workspace); };
+  const Backward all{
+      .saved = saved,
+      .dy = dy,
+      .attention = {attention.output, attention.bias_gradient, attention.dropout},
+      .feed_forward = {feed_forward.output, feed_forward.bias_gradient, feed_forward.dropout},
+      .dfeed_forward = scratch(),
+      .scratch = has_gradient_scratch() ? scratch() : TensorView(),
+      .dx = dx,
+  };
+  // Holds the gathered gradient of each branch's result, then this rank's term of the gradient of its input. When a
+  // chunk of that is summed, the next branch's gathering overwrites it.
+  const TensorView all_rows = context_.all_rows_of(shape.as_rows(dy));
+  const auto gathering = [&](const BranchGradient& branch) {
+    return Gathering(context_, shape.as_rows(branch.output), all_rows);
+  };
+  const auto term_of = [&](TensorView dx_of_branch) {
+    return context_.sequence_parallel ? all_rows : shape.as_rows(dx_of_branch);
+  };
+  Gathering second = gathering(feed_forward), first = gathering(attention);
+  for (int i = 0; i < shape.row_chunks; ++i) {
+    enter_backward(rows(shape, all, shape.chunk(i)));
+    if (feed_forward.output_part) second.start_next();
   }
+  if (feed_forward.output_part) feed_forward.output_part(second);
+  feed_forward.input_part(all.dfeed_forward, term_of(all.dfeed_forward), [&](RowChunk chunk) {
+    connect_backward(rows(shape, all, chunk));
+    if (attention.output_part) first.start_next();
+  });
+  if (attention.output_part) attention.output_part(first);
+  attention.input_part(dx, term_of(dx), [&](RowChunk chunk) { leave_backward(rows(shape, all, chunk)); });
+}
 
- private:
-  /// y = x + dropout(norm(F(x) + b)). An empty y is not computed.
-  void add(const LayerShape& shape, ConstTensorView x, const Branch& branch, const Norm& norm, TensorView result,
-           const NormStatistics& statistics, TensorView y) const {
-    const ArenaScope scope(context_.workspace);
-    const TensorView normed = shape.allocate_residual(context_.workspace);
-    run_normed(branch, x, norm, result, statistics, normed);
-    if (y) context_.backend.elementwise().bias_dropout_add(context_.stream(), normed, {}, x, branch.dropout, y);
+ResidualForm::Saved ResidualForm::Saved::rows(RowChunk chunk) const {
+  Saved part = *this;
+  part.input = chunk.of(input);
+  for (TensorView* view :
+       {&part.normed_1, &part.statistics_1.mean, &part.statistics_1.reciprocal_deviation, &part.middle, &part.second,
+        &part.statistics_2.mean, &part.statistics_2.reciprocal_deviation, &part.result_1, &part.result_2,
+        &part.result_statistics_1.mean, &part.result_statistics_1.reciprocal_deviation, &part.result_statistics_2.mean,
+        &part.result_statistics_2.reciprocal_deviation}) {
+    *view = chunk.of(*view);
   }
-};
+  return part;
+}
 
-/// middle = x + dropout(out_1(F_1(norm_1(x)) + b_1)),  y = middle + dropout(out_2(F_2(norm_2(middle)) + b_2)), with
-/// further norms out_1 and out_2 (Ding et al. 2021, arXiv:2105.13290; Gemma Team 2024, arXiv:2408.00118).
-class SandwichNorm final : public ResidualForm {
- public:
-  SandwichNorm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-               const std::string& prefix, const ModelConfig& config)
-      : ResidualForm(context, parameters, prefix, config),
-        out_1_(context, parameters, prefix + ".out_ln_1", config),
-        out_2_(context, parameters, prefix + ".out_ln_2", config) {}
-
-  Saved make_saved(const LayerShape& shape, Arena& arena) const override {
-    Saved saved = ResidualForm::make_saved(shape, arena);
-    saved.result_1 = shape.allocate_residual(arena);
-    saved.result_statistics_1 = out_1_.make_statistics(shape.local_rows(), shape.dtype, arena);
-    saved.result_2 = shape.allocate_residual(arena);
-    saved.result_statistics_2 = out_2_.make_statistics(shape.local_rows(), shape.dtype, arena);
-    return saved;
+ResidualForm::Forward ResidualForm::rows(const LayerShape& shape, const Forward& all, RowChunk chunk) const {
+  Forward part = all;
+  part.saved = all.saved.rows(chunk);
+  for (TensorView* view : {&part.attention.value, &part.feed_forward.value, &part.scratch, &part.y}) {
+    *view = chunk.of(*view);
   }
+  part.attention.dropout.positions = part.feed_forward.dropout.positions =
+      shape.residual_positions(chunk, context_.tensor_group.rank());
+  return part;
+}
 
-  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
-               Saved& saved, TensorView y) const override {
-    const ArenaScope scope(context_.workspace);
-    const TensorView normed = shape.allocate_residual(context_.workspace);
-    saved.input = x;
-    norm_1_.forward(x, saved.normed_1, saved.statistics_1);
-    run_normed(attention, saved.normed_1, out_1_, saved.result_1, saved.result_statistics_1, normed);
-    norm_2_.forward_sum(normed, {}, x, attention.dropout, saved.middle, saved.second, saved.statistics_2);
-    run_normed(feed_forward, saved.second, out_2_, saved.result_2, saved.result_statistics_2, normed);
-    if (!y) return;
-    context_.backend.elementwise().bias_dropout_add(context_.stream(), normed, {}, saved.middle, feed_forward.dropout,
-                                                    y);
+ResidualForm::Backward ResidualForm::rows(const LayerShape& shape, const Backward& all, RowChunk chunk) const {
+  Backward part = all;
+  part.saved = all.saved.rows(chunk);
+  part.dy = chunk.of(all.dy);
+  for (TensorView* view :
+       {&part.attention.value, &part.feed_forward.value, &part.dfeed_forward, &part.scratch, &part.dx}) {
+    *view = chunk.of(*view);
   }
-
-  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
-                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const override {
-    const ArenaScope scope(context_.workspace);
-    const TensorView dmiddle = shape.allocate_residual(context_.workspace);
-    backward_normed(feed_forward, dy, out_2_, saved.result_2, saved.result_statistics_2, dmiddle);
-    norm_2_.backward(dmiddle, saved.middle, saved.statistics_2, dy, dmiddle);
-    backward_normed(attention, dmiddle, out_1_, saved.result_1, saved.result_statistics_1, dx);
-    norm_1_.backward(dx, saved.input, saved.statistics_1, dmiddle, dx);
-  }
-
- private:
-  Norm out_1_, out_2_;
-};
-
-}  // namespace
+  part.attention.dropout.positions = part.feed_forward.dropout.positions =
+      shape.residual_positions(chunk, context_.tensor_group.rank());
+  return part;
+}
 
 void ResidualForm::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix, int branch) {
   if (branch == 1 || !config.shared_norm) {
     Norm::declare(list, config, prefix + (branch == 1 ? ".ln_1" : ".ln_2"), config.hidden);
   }
   if (config.sandwich_norm) Norm::declare(list, config, fmt::format("{}.out_ln_{}", prefix, branch), config.hidden);
-}
-
-std::unique_ptr<ResidualForm> ResidualForm::make(const parallel::TensorContext& context,
-                                                 const parallel::ParameterBuffer& parameters, const std::string& prefix,
-                                                 const ModelConfig& config) {
-  if (config.post_norm()) return std::make_unique<PostNorm>(context, parameters, prefix, config);
-  if (config.post_branch_norm) return std::make_unique<PostBranchNorm>(context, parameters, prefix, config);
-  if (config.sandwich_norm) return std::make_unique<SandwichNorm>(context, parameters, prefix, config);
-  if (config.parallel_residual) return std::make_unique<Parallel>(context, parameters, prefix, config);
-  return std::make_unique<PreNorm>(context, parameters, prefix, config);
 }
 
 ResidualForm::ResidualForm(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
@@ -239,36 +180,33 @@ ResidualForm::Saved ResidualForm::make_saved(const LayerShape& shape, Arena& are
   return saved;
 }
 
-void ResidualForm::backward_branch(const BranchGradient& branch, ConstTensorView dsum, TensorView dx) const {
-  context_.backend.elementwise().bias_dropout_add_backward(context_.stream(), dsum, branch.dropout, branch.output,
-                                                           branch.bias_gradient);
-  branch.run(dx);
+void ResidualForm::add_term(const Term& term, ConstTensorView stream, TensorView sum) const {
+  context_.backend.elementwise().bias_dropout_add(context_.stream(), term.value, term.bias, stream, term.dropout, sum);
 }
 
-void ResidualForm::run_normed(const Branch& branch, ConstTensorView x, const Norm& norm, TensorView result,
-                              const NormStatistics& statistics, TensorView normed) const {
-  branch.run(x, result);
-  if (branch.bias) {
-    ElementwiseKernels& elementwise = context_.backend.elementwise();
-    elementwise.fill(context_.stream(), 0, normed);
-    elementwise.bias_dropout_add(context_.stream(), result, branch.bias, normed, {}, result);
+void ResidualForm::backward_term(const Term& term, ConstTensorView dsum) const {
+  context_.backend.elementwise().bias_dropout_add_backward(context_.stream(), dsum, term.dropout, term.value,
+                                                           term.bias);
+}
+
+void ResidualForm::norm_result(const Term& term, const Norm& norm, const NormStatistics& statistics,
+                               TensorView normed) const {
+  if (term.bias) {
+    context_.backend.elementwise().fill(context_.stream(), 0, normed);
+    add_term({term.value, term.bias, {}}, normed, term.value);
   }
-  norm.forward(result, normed, statistics);
+  norm.forward(term.value, normed, statistics);
 }
 
-void ResidualForm::backward_normed(const BranchGradient& branch, ConstTensorView dsum, const Norm& norm,
-                                   ConstTensorView result, const NormStatistics& statistics, TensorView dx) const {
-  ElementwiseKernels& elementwise = context_.backend.elementwise();
+void ResidualForm::backward_normed(const Term& term, ConstTensorView dsum, const Norm& norm, ConstTensorView result,
+                                   const NormStatistics& statistics) const {
   ConstTensorView dnormed = dsum;
-  if (branch.dropout.enabled()) {
-    elementwise.bias_dropout_add_backward(context_.stream(), dsum, branch.dropout, branch.output, {});
-    dnormed = branch.output;
+  if (term.dropout.enabled()) {
+    backward_term({term.value, {}, term.dropout}, dsum);
+    dnormed = term.value;
   }
-  norm.backward(dnormed, result, statistics, {}, branch.output);
-  if (branch.bias_gradient) {
-    elementwise.bias_dropout_add_backward(context_.stream(), branch.output, {}, branch.output, branch.bias_gradient);
-  }
-  branch.run(dx);
+  norm.backward(dnormed, result, statistics, {}, term.value);
+  if (term.bias) backward_term({term.value, term.bias, {}}, term.value);
 }
 
 }  // namespace trireme::model

@@ -26,17 +26,28 @@ class ResidualForm {
     NormStatistics statistics_2;
     TensorView result_1, result_2;  ///< results of the branches, with norms before and after them
     NormStatistics result_statistics_1, result_statistics_2;
+
+    Saved rows(parallel::RowChunk chunk) const;
   };
-  /// A branch in forward.
+  using Gathering = parallel::TensorContext::Gathering;
+  using RowChunk = parallel::RowChunk;
+  /// A branch y = F(x) in forward: `whole`, `chunk`, or both in this order. With an empty y it only saves for backward.
   struct Branch {
-    std::function<void(ConstTensorView x, TensorView y)> run;  ///< y = F(x); with an empty y only saves for backward
+    /// Computes what depends on all rows: everything, or with `chunk` what that reads.
+    std::function<void(Gathering& x, TensorView y)> whole;
+    /// Computes this rank's term of a chunk of y. The form sums the terms over the tensor group.
+    std::function<void(RowChunk chunk, Gathering& x, TensorView term)> chunk;
+    bool gathers = true;  ///< reads all rows of x; otherwise its own are enough, and it gathers what it needs
     TensorView bias;
     Dropout dropout;
   };
   /// A branch in backward.
   struct BranchGradient {
-    TensorView output;                       ///< gradient of F's result, overwritten before `run`
-    std::function<void(TensorView dx)> run;  ///< overwrites dx
+    TensorView output;  ///< gradient of y, overwritten before the functions
+    /// Runs first and reads the rows of `output` of all ranks; may be absent.
+    std::function<void(Gathering& doutput)> output_part;
+    /// Overwrites dx by way of `term` (ColumnParallelLinear::backward_input); calls `done` for each chunk, in order.
+    std::function<void(TensorView dx, TensorView term, const std::function<void(RowChunk)>& done)> input_part;
     TensorView bias_gradient;
     Dropout dropout;
   };
@@ -55,25 +66,71 @@ class ResidualForm {
   virtual Saved make_saved(const LayerShape& shape, Arena& arena) const;
   /// Returns a tensor like the residual stream that only `backward` reads.
   virtual TensorView unread_by_weights(const Saved& saved) const { return saved.middle; }
-  /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`.
-  virtual void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
-                       Saved& saved, TensorView y) const = 0;
-  /// Overwrites dx; accumulates the gradients of norms and biases.
-  virtual void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
-                        const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const = 0;
+  /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`. Works chunk by chunk
+  /// (LayerShape::row_chunks): the sum of a branch's chunk runs beside the products of other chunks.
+  void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
+               Saved& saved, TensorView y) const;
+  /// Overwrites dx; accumulates the gradients of norms and biases, chunk by chunk.
+  void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
+                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const;
 
  protected:
-  /// Runs backward of a branch from the gradient dsum of its sum; overwrites dx.
-  void backward_branch(const BranchGradient& branch, ConstTensorView dsum, TensorView dx) const;
-  /// result = F(x) + b,  normed = norm(result).
-  void run_normed(const Branch& branch, ConstTensorView x, const Norm& norm, TensorView result,
-                  const NormStatistics& statistics, TensorView normed) const;
-  /// Runs backward of a branch and the norm of its `result` from the gradient dsum of its sum; overwrites dx.
-  void backward_normed(const BranchGradient& branch, ConstTensorView dsum, const Norm& norm, ConstTensorView result,
-                       const NormStatistics& statistics, TensorView dx) const;
+  /// Result of a branch without its bias, and the rest of its term of the residual stream; or the gradients of result
+  /// and bias.
+  struct Term {
+    TensorView value;
+    TensorView bias;
+    Dropout dropout;
+  };
+  /// Tensors of forward, or their rows of one chunk.
+  struct Forward {
+    Saved saved;
+    ConstTensorView attention_input, feed_forward_input;
+    Term attention, feed_forward;
+    TensorView scratch;
+    TensorView y;
+  };
+  /// Tensors of backward, or their rows of one chunk.
+  struct Backward {
+    Saved saved;
+    ConstTensorView dy;
+    Term attention, feed_forward;
+    TensorView dfeed_forward;  ///< gradient of the feed-forward block's input
+    TensorView scratch;        ///< if has_gradient_scratch
+    TensorView dx;             ///< gradient of attention's input, then of x
+  };
+
+  /// Fills the inputs and results of the branches and `scratch`. May allocate them in the work space.
+  virtual void prepare(const LayerShape& shape, Forward& f) const = 0;
+  virtual bool has_gradient_scratch() const { return false; }
+
+  // The work on some rows, in order of time: before attention, between the branches, after the feed-forward block.
+  virtual void enter(const Forward& f) const = 0;
+  virtual void connect(const Forward& f) const = 0;
+  virtual void leave(const Forward& f) const = 0;
+  // The same of backward: before the feed-forward block's, between the branches, after attention's.
+  virtual void enter_backward(const Backward& b) const = 0;
+  virtual void connect_backward(const Backward& b) const = 0;
+  virtual void leave_backward(const Backward& b) const = 0;
+
+  /// sum = stream + dropout(value + b).
+  void add_term(const Term& term, ConstTensorView stream, TensorView sum) const;
+  /// Computes the gradient of a branch's result from that of its sum, and accumulates that of the bias.
+  void backward_term(const Term& term, ConstTensorView dsum) const;
+  /// normed = norm(value + b); replaces the value by that sum.
+  void norm_result(const Term& term, const Norm& norm, const NormStatistics& statistics, TensorView normed) const;
+  /// backward_term for a term whose `result` was normed.
+  void backward_normed(const Term& term, ConstTensorView dsum, const Norm& norm, ConstTensorView result,
+                       const NormStatistics& statistics) const;
 
   parallel::TensorContext context_;
   Norm norm_1_, norm_2_;
+
+ private:
+  class BranchRun;
+  /// Rows of a chunk.
+  Forward rows(const LayerShape& shape, const Forward& all, RowChunk chunk) const;
+  Backward rows(const LayerShape& shape, const Backward& all, RowChunk chunk) const;
 };
 
 }  // namespace trireme::model

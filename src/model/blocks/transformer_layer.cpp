@@ -1,6 +1,10 @@
 #include "src/model/blocks/transformer_layer.hpp"
 
 namespace trireme::model {
+
+using parallel::RowChunk;
+using Gathering = parallel::TensorContext::Gathering;
+
 namespace {
 std::string prefix_of(int layer) { return "h." + std::to_string(layer); }
 }  // namespace
@@ -55,43 +59,78 @@ TransformerLayer::Gradients TransformerLayer::make_gradients(const LayerShape& s
   return gradients;
 }
 
-void TransformerLayer::feed_forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout,
-                                    Saved& saved, TensorView y) const {
-  if (experts_) return experts_->forward(shape, x, dropout, saved.experts, y);
-  feed_forward_->forward(shape, x, saved.feed_forward, y);
+ResidualForm::Branch TransformerLayer::feed_forward(const LayerShape& shape, const DropoutPlan& dropout,
+                                                    Saved& saved) const {
+  ResidualForm::Branch branch;
+  branch.bias = feed_forward_bias_.value;
+  branch.dropout = dropout.at(layer_, DropoutSite::mlp_output);
+  branch.gathers = !experts_;
+  if (experts_) {
+    branch.whole = [=, this, &shape, &saved](Gathering& x, TensorView y) {
+      experts_->forward(shape, x.own(), dropout, saved.experts, y);
+    };
+  } else {
+    branch.chunk = [this, &saved](RowChunk chunk, Gathering& x, TensorView term) {
+      feed_forward_->forward_chunk(chunk, x, saved.feed_forward, term);
+    };
+  }
+  return branch;
 }
 
 void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                                TensorView y) const {
-  residual_->forward(
-      shape, x,
-      {[&](ConstTensorView in, TensorView out) { attention_.forward(shape, in, dropout, saved.attention, out); },
-       attention_bias_.value, dropout.at(layer_, DropoutSite::attention_output)},
-      {[&](ConstTensorView in, TensorView out) { feed_forward(shape, in, dropout, saved, out); },
-       feed_forward_bias_.value, dropout.at(layer_, DropoutSite::mlp_output)},
-      saved.residual, y);
+  TensorView heads;
+  const ResidualForm::Branch attention{.whole =
+                                           [&](Gathering& in, TensorView out) {
+                                             heads = attention_.forward_heads(shape, in, dropout, saved.attention,
+                                                                              static_cast<bool>(out));
+                                           },
+                                       .chunk =
+                                           [&](RowChunk chunk, Gathering&, TensorView term) {
+                                             if (term) attention_.project(chunk.of(heads), term);
+                                           },
+                                       .gathers = attention_.gathers_input(),
+                                       .bias = attention_bias_.value,
+                                       .dropout = dropout.at(layer_, DropoutSite::attention_output)};
+  residual_->forward(shape, x, attention, feed_forward(shape, dropout, saved), saved.residual, y);
 }
 
 void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
                                       Saved& saved, Gradients& gradients, TensorView dx,
                                       parallel::WeightGradient weights, double mean_gradient) const {
-  residual_->backward(shape, dy,
-                      {gradients.attention.output,
-                       [&](TensorView din) {
-                         attention_.backward_input(shape, dropout, saved.attention, gradients.attention, din, weights);
-                       },
-                       attention_bias_.gradient, dropout.at(layer_, DropoutSite::attention_output)},
-                      {experts_ ? gradients.experts.output : gradients.feed_forward.output,
-                       [&](TensorView din) {
-                         if (experts_) {
-                           experts_->backward(shape, saved.experts, gradients.experts, din, mean_gradient);
-                         } else {
-                           feed_forward_->backward_input(shape, saved.feed_forward, gradients.feed_forward, din,
-                                                         weights);
-                         }
-                       },
-                       feed_forward_bias_.gradient, dropout.at(layer_, DropoutSite::mlp_output)},
-                      saved.residual, dx);
+  using Done = std::function<void(RowChunk)>;
+  const ResidualForm::BranchGradient attention{
+      .output = gradients.attention.output,
+      .output_part =
+          [&](Gathering& doutput) {
+            attention_.backward_heads(shape, doutput, dropout, saved.attention, gradients.attention);
+          },
+      .input_part =
+          [&](TensorView din, TensorView term, const Done& done) {
+            attention_.backward_qkv(shape, saved.attention, gradients.attention, din, weights, term, done);
+          },
+      .bias_gradient = attention_bias_.gradient,
+      .dropout = dropout.at(layer_, DropoutSite::attention_output)};
+  ResidualForm::BranchGradient feed_forward{
+      .output = experts_ ? gradients.experts.output : gradients.feed_forward.output,
+      .output_part = {},
+      .input_part = {},
+      .bias_gradient = feed_forward_bias_.gradient,
+      .dropout = dropout.at(layer_, DropoutSite::mlp_output)};
+  if (experts_) {
+    feed_forward.input_part = [&](TensorView din, TensorView, const Done& done) {
+      experts_->backward(shape, saved.experts, gradients.experts, din, mean_gradient);
+      for (int i = 0; i < shape.row_chunks; ++i) done(shape.chunk(i));
+    };
+  } else {
+    feed_forward.output_part = [&](Gathering& doutput) {
+      feed_forward_->backward_projection(doutput, saved.feed_forward, gradients.feed_forward, weights);
+    };
+    feed_forward.input_part = [&](TensorView din, TensorView term, const Done& done) {
+      feed_forward_->backward_expansion(shape, saved.feed_forward, gradients.feed_forward, din, weights, term, done);
+    };
+  }
+  residual_->backward(shape, dy, attention, feed_forward, saved.residual, dx);
 }
 
 void TransformerLayer::keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const {
@@ -116,15 +155,13 @@ void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x
   } else {
     saved.feed_forward = feed_forward_->make_saved(shape, false, context_.workspace);
   }
-  residual_->forward(
-      shape, x,
-      {[&](ConstTensorView in, TensorView out) { attention_.forward_cached(shape, in, texts, cache, out); },
-       attention_bias_.value,
-       {}},
-      {[&](ConstTensorView in, TensorView out) { feed_forward(shape, in, {}, saved, out); },
-       feed_forward_bias_.value,
-       {}},
-      saved.residual, y);
+  ResidualForm::Branch attention;
+  attention.whole = [&](Gathering& in, TensorView out) {
+    attention_.forward_cached(shape, in.own(), texts, cache, out);
+  };
+  attention.gathers = false;
+  attention.bias = attention_bias_.value;
+  residual_->forward(shape, x, attention, feed_forward(shape, {}, saved), saved.residual, y);
 }
 
 }  // namespace trireme::model

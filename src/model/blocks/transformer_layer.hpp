@@ -56,9 +56,8 @@ class TransformerLayer {
   const std::optional<Experts>& experts() const { return experts_; }
 
  private:
-  /// Runs the feed-forward block.
-  void feed_forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
-                    TensorView y) const;
+  /// Returns the feed-forward block in forward. `shape` and `saved` must outlive it.
+  ResidualForm::Branch feed_forward(const LayerShape& shape, const DropoutPlan& dropout, Saved& saved) const;
 
   parallel::TensorContext context_;
   int layer_;

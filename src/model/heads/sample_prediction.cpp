@@ -14,13 +14,16 @@ constexpr double masked_logit = -30000;
 /// `count` of them, starting at row `row` and position `position`.
 template <class Take>
 void for_each_run(const LayerShape& shape, int tensor_rank, const Take& take) {
-  const Positions positions = shape.residual_positions(tensor_rank);
-  for (std::int64_t row = 0; row < shape.s_local;) {
-    std::int64_t count = 1;
-    while (row + count < shape.s_local && positions[row + count] == positions[row] + count) ++count;
-    take(row, positions[row], count);
-    row += count;
-  }
+  shape.for_each_run([&](parallel::RowChunk run) {
+    const Positions positions = shape.residual_positions(run, tensor_rank);
+    const std::int64_t rows = shape.s_local / run.count;
+    for (std::int64_t row = 0; row < rows;) {
+      std::int64_t count = 1;
+      while (row + count < rows && positions[row + count] == positions[row] + count) ++count;
+      take(run.index * rows + row, positions[row], count);
+      row += count;
+    }
+  });
 }
 
 /// Sums `data` over the ranks that share a sequence: the context group and, with sequence parallelism, the tensor

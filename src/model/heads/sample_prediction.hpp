@@ -74,7 +74,7 @@ class SamplePrediction {
 
   /// Returns whether this rank holds the first position, and thus counts the losses and keeps the scores.
   bool holds_first_position(const LayerShape& shape) const {
-    return shape.residual_positions(context_.tensor_group.rank())[0] == 0;
+    return shape.residual_positions(shape.chunk(0), context_.tensor_group.rank())[0] == 0;
   }
   /// Returns memory for the scores of an evaluated micro-batch: fp64, sample by sample.
   TensorView make_scores(const Shape& shape) { return scores_.emplace_back(context_.backend, DType::fp64, shape); }

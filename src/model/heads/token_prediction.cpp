@@ -30,7 +30,7 @@ TokenPrediction::Chunk TokenPrediction::run_chunk(const MicroBatch& batch, const
   const Chunk part{count,
                    chunk.logits.rows(0, count),
                    {chunk.loss.maximum.flat(0, count), chunk.loss.sum_exponentials.flat(0, count)}};
-  output_.multiply(x, part.logits);
+  output_.multiply({}, x, Activation::none, {}, part.logits);
   cap(part.logits);
   if (batch.logits) {
     context_.backend.elementwise().convert(context_.stream(), part.logits, batch.logits.rows(begin, count));

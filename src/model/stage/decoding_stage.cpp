@@ -20,6 +20,7 @@ DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t texts, 
   TRIREME_CHECK(!model.context().sequence_parallel, ShapeError,
                 "sequence parallelism splits the sequence, but generation adds one position at a time");
   shape_.b = std::ssize(lengths_);
+  shape_.row_chunks = 1;
   caches_ = model.layers().make_caches(shape_, padded(capacity), memory_);
   step_fields_ = memory_.allocate(DType::int32, {4, shape_.b});
   if (model.embedding()) text_ids_ = memory_.allocate(DType::int32, {padded(capacity)});

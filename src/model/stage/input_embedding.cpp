@@ -45,15 +45,16 @@ InputEmbedding::Saved InputEmbedding::forward(const LayerShape& shape, const Mic
     norm_->forward(sum, x, saved.statistics);
     sum = x;
   }
-  for_selected(shape, batch, [&](const Table& table, ConstTensorView ids) {
-    const ArenaScope scope(context_.workspace);
-    const TensorView rows = shape.as_rows(shape.allocate_residual(context_.workspace));
-    backend.embedding().lookup(stream, ids, table.values, 0, rows);
-    backend.elementwise().add(stream, rows, shape.as_rows(sum));
+  shape.for_each_run([&](parallel::RowChunk run) {
+    for_selected(shape, batch, run, [&](const Table& table, ConstTensorView ids) {
+      const ArenaScope scope(context_.workspace);
+      const TensorView rows = context_.workspace.allocate(shape.dtype, {ids.numel(), shape.h});
+      backend.embedding().lookup(stream, ids, table.values, 0, rows);
+      backend.elementwise().add(stream, rows, run.of(shape.as_rows(sum)));
+    });
+    const Dropout of_run = dropout_of(shape, dropout, run);
+    backend.embedding().add_positions(stream, by_sequence(batch).values, of_run.positions, of_run, run.of(sum));
   });
-  backend.embedding().add_positions(stream, by_sequence(batch).values,
-                                    shape.residual_positions(context_.tensor_group.rank()),
-                                    dropout.at(layer_, DropoutSite::embedding), sum);
   if (norm_ && !normalises_tokens_) norm_->forward(sum, x, saved.statistics);
   return saved;
 }
@@ -68,11 +69,13 @@ void InputEmbedding::backward(const LayerShape& shape, const MicroBatch& batch, 
     norm_->backward(dx, saved.sum, saved.statistics, {}, gradient);
     dx = gradient;
   }
-  backend.embedding().add_positions_backward(stream, dx, shape.residual_positions(context_.tensor_group.rank()),
-                                             dropout.at(layer_, DropoutSite::embedding), gradient,
-                                             by_sequence(batch).gradient);
-  for_selected(shape, batch, [&](const Table& table, ConstTensorView ids) {
-    backend.embedding().lookup_backward(stream, ids, shape.as_rows(gradient), 0, table.gradient);
+  shape.for_each_run([&](parallel::RowChunk run) {
+    const Dropout of_run = dropout_of(shape, dropout, run);
+    backend.embedding().add_positions_backward(stream, run.of(dx), of_run.positions, of_run, run.of(gradient),
+                                               by_sequence(batch).gradient);
+    for_selected(shape, batch, run, [&](const Table& table, ConstTensorView ids) {
+      backend.embedding().lookup_backward(stream, ids, run.of(shape.as_rows(gradient)), 0, table.gradient);
+    });
   });
   if (normalises_tokens_) norm_->backward(gradient, saved.sum, saved.statistics, {}, gradient);
   if (factor_ != 1) backend.elementwise().scale(stream, factor_, gradient);

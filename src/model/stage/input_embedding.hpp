@@ -37,16 +37,20 @@ class InputEmbedding {
   struct Table {
     TensorView values, gradient;
   };
-  /// Part of `ids` [s, b] for this rank's rows of the residual stream.
-  ConstTensorView local_rows(const LayerShape& shape, ConstTensorView ids) const {
-    const std::int64_t n = shape.local_rows();
-    return ids.flat(shape.s_local == shape.s ? 0 : n * context_.tensor_group.rank(), n);
-  }
-  /// Calls `visit(table, ids)` for each table whose rows the batch selects.
+  /// Calls `visit(table, ids)` for each table whose rows the batch selects, with the ids of a run of this rank's rows
+  /// of the residual stream.
   template <class Visit>
-  void for_selected(const LayerShape& shape, const MicroBatch& batch, Visit&& visit) const {
-    if (types_.values) visit(types_, local_rows(shape, batch.token_types));
-    if (positions_.values && batch.positions) visit(positions_, local_rows(shape, batch.positions));
+  void for_selected(const LayerShape& shape, const MicroBatch& batch, parallel::RowChunk run, Visit&& visit) const {
+    const std::int64_t first = shape.first_of(run, context_.tensor_group.rank()) * shape.b;
+    const std::int64_t count = shape.local_rows() / run.count;
+    if (types_.values) visit(types_, batch.token_types.flat(first, count));
+    if (positions_.values && batch.positions) visit(positions_, batch.positions.flat(first, count));
+  }
+  /// The dropout of a run of these rows.
+  Dropout dropout_of(const LayerShape& shape, const DropoutPlan& dropout, parallel::RowChunk run) const {
+    Dropout result = dropout.at(layer_, DropoutSite::embedding);
+    result.positions = shape.residual_positions(run, context_.tensor_group.rank());
+    return result;
   }
   /// Table whose rows the positions in the sequence select; empty if the batch has positions.
   Table by_sequence(const MicroBatch& batch) const { return batch.positions ? Table() : positions_; }

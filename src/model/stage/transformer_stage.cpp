@@ -11,6 +11,10 @@ LayerShape longest_shape(const parallel::TensorContext& context, const ModelConf
   LayerShape shape = LayerShape::of(config, sequence.rows, micro_batch_size, shard.tensor_size,
                                     context.sequence_parallel, dtype, shard.expert_tensor_size);
   shape.positions = sequence.positions;
+  shape.row_chunks = context.row_chunks;
+  TRIREME_CHECK(shape.s_local % shape.row_chunks == 0, ConfigError,
+                "<tp_comm_overlap_chunks> {} does not divide the {} positions of a tensor rank; choose a divisor",
+                shape.row_chunks, shape.s_local);
   return shape;
 }
 
@@ -103,14 +107,13 @@ void TransformerStage::release(int chunk, int micro_batch) {
   activations_.close(chunk, micro_batch);
 }
 
-DropoutPlan TransformerStage::dropout(int micro_batch, const LayerShape& shape) const {
+DropoutPlan TransformerStage::dropout(int micro_batch) const {
   DropoutPlan plan;
   plan.hidden = mode_.hidden_dropout;
   plan.attention = mode_.attention_dropout;
   plan.router_jitter = mode_.router_jitter;
   plan.seed = mode_.seed;
   if (plan.hidden != 0 || plan.attention != 0 || plan.router_jitter != 0) {
-    plan.positions = shape.residual_positions(shard_.tensor_rank);
     plan.samples = batch(micro_batch).samples.as<std::int64_t>();
   }
   return plan;
@@ -121,7 +124,7 @@ LayerStack::Pass TransformerStage::pass(int chunk, int micro_batch, const LayerS
           chunk,
           mode_.backward,
           is_last_micro_batch(micro_batch),
-          dropout(micro_batch, shape),
+          dropout(micro_batch),
           activations_.arena(chunk, micro_batch),
           streams,
           mode_.backward ? probe_ : nullptr,

@@ -81,7 +81,7 @@ class TransformerStage final : public ModelStage {
   /// Extents and fields of a micro-batch, with the sequence length of its tokens. ShapeError if its rows do not split
   /// evenly over the tensor ranks.
   LayerShape shape_of(int micro_batch) const;
-  DropoutPlan dropout(int micro_batch, const LayerShape& shape) const;
+  DropoutPlan dropout(int micro_batch) const;
   LayerStack::Pass pass(int chunk, int micro_batch, const LayerShape& shape, ResidualPair& streams);
   /// Runs either kind of backward: layer by layer, from last to first.
   void run_backward(int chunk, int micro_batch, ConstTensorView output_gradient, TensorView input_gradient,

@@ -1,6 +1,7 @@
 #include "src/parallel/tensor/linear.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace trireme::parallel {
 namespace {
@@ -42,46 +43,59 @@ View ColumnParallelLinear::outputs_of(const Projection& projection, View y) cons
 void ColumnParallelLinear::forward(ConstTensorView x, Activation activation, TensorView pre_activation,
                                    TensorView y) const {
   const ArenaScope scope(context_.workspace);
-  const ConstTensorView input = context_.gather_now(x);
+  multiply({}, context_.gather_now(x), activation, pre_activation, y);
+}
+
+void ColumnParallelLinear::multiply(RowChunk chunk, ConstTensorView x, Activation activation, TensorView pre_activation,
+                                    TensorView y) const {
   for (const Projection& projection : projections_) {
-    context_.backend.gemm().linear(context_.stream(), input, projection.weight, projection.bias, activation,
-                                   outputs_of(projection, pre_activation), outputs_of(projection, y));
+    context_.backend.gemm().linear(context_.stream(), x, projection.weight, projection.bias, activation,
+                                   chunk.of(outputs_of(projection, pre_activation)),
+                                   chunk.of(outputs_of(projection, y)));
+  }
+}
+
+void ColumnParallelLinear::multiply_gradient(RowChunk chunk, ConstTensorView dy, TensorView term) const {
+  for (const Projection& projection : projections_) {
+    const ArenaScope scope(context_.workspace);
+    const bool first = projection.first_output == 0;
+    const TensorView product = first ? term : context_.workspace.allocate(term.dtype(), term.shape());
+    context_.backend.gemm().linear_backward_input(context_.stream(), chunk.of(outputs_of(projection, dy)),
+                                                  projection.weight, Activation::none, {}, product);
+    if (!first) context_.backend.elementwise().add(context_.stream(), product, term);
   }
 }
 
 void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx,
                                           WeightGradient weights) const {
+  const ArenaScope scope(context_.workspace);
+  backward_input(dy, x, dx, weights, context_.term_of(dx), [](RowChunk) {});
+}
+
+void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights,
+                                          TensorView term, const std::function<void(RowChunk)>& done) const {
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
-  TensorContext::Gathering input;
-  if (weights == WeightGradient::now) input = context_.gather(x);
-  if (!context_.overlap) input.arrival.wait(stream);
-  const TensorView term = context_.term_of(dx);
-  for (const Projection& projection : projections_) {
-    const ArenaScope projection_scope(context_.workspace);
-    const bool first = projection.first_output == 0;
-    const TensorView product = first ? term : context_.workspace.allocate(term.dtype(), term.shape());
-    context_.backend.gemm().linear_backward_input(stream, outputs_of(projection, dy), projection.weight,
-                                                  Activation::none, {}, product);
-    if (!first) context_.backend.elementwise().add(stream, product, term);
+  std::optional<TensorContext::Gathering> input;
+  if (weights == WeightGradient::now) input.emplace(context_.gather(x));
+  if (input && !context_.overlap) input->all();
+  ChunkWorks sums;
+  for (int i = 0; i < context_.row_chunks; ++i) {
+    const RowChunk chunk = context_.chunk(i);
+    multiply_gradient(chunk, dy, chunk.of(term));
+    sums.chunks.push_back(context_.sum_chunk(chunk.of(dx), chunk.of(term)));
+    if (!context_.overlap) sums.wait(stream);
   }
-  Work sum = context_.sum_into(dx, term);
-  if (!context_.overlap) sum.wait(stream);
-  if (weights == WeightGradient::now) {
-    input.arrival.wait(stream);
-    accumulate(dy, input.data);
+  for (int i = 0; i < context_.row_chunks; ++i) {
+    if (input && i + 1 == context_.row_chunks) accumulate(dy, input->all());
+    sums.chunks[static_cast<std::size_t>(i)].wait(stream);
+    done(context_.chunk(i));
   }
-  sum.wait(stream);
 }
 
 void ColumnParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
   const ArenaScope scope(context_.workspace);
   accumulate(dy, context_.gather_now(x));
-}
-
-void ColumnParallelLinear::multiply(ConstTensorView x, TensorView y) const {
-  const Projection& projection = projections_.front();
-  context_.backend.gemm().linear(context_.stream(), x, projection.weight, projection.bias, Activation::none, {}, y);
 }
 
 void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTensorView x, TensorView dx,
@@ -98,7 +112,7 @@ void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTens
     context_.backend.gemm().linear_backward_input(stream, dy, projections_.front().weight, Activation::none, {},
                                                   term.rows(begin, count));
     // The sum runs after the last product.
-    Work sum;
+    ChunkWorks sum;
     if (begin + count == n) sum = context_.sum_into(dx, term);
     if (!context_.overlap) sum.wait(stream);
     accumulate(dy, rows);
@@ -122,24 +136,21 @@ RowParallelLinear::RowParallelLinear(const TensorContext& context, const Paramet
 void RowParallelLinear::forward(ConstTensorView x, TensorView y) const {
   const ArenaScope scope(context_.workspace);
   const TensorView term = context_.term_of(y);
-  context_.backend.gemm().linear(context_.stream(), x, weight_, {}, Activation::none, {}, term);
+  multiply(x, term);
   context_.sum_into(y, term).wait(context_.stream());
 }
 
-void RowParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x, Activation activation,
-                                       ConstTensorView pre_activation, TensorView dx, WeightGradient weights) const {
-  const ArenaScope scope(context_.workspace);
-  const ConstTensorView gathered = context_.gather_now(dy);
-  context_.backend.gemm().linear_backward_input(context_.stream(), gathered, weight_, activation, pre_activation, dx);
-  if (weights == WeightGradient::now) {
-    context_.backend.gemm().linear_backward_weight(context_.stream(), gathered, x, weight_gradient_, {}, sum_.next());
-  }
+void RowParallelLinear::multiply(ConstTensorView x, TensorView term) const {
+  context_.backend.gemm().linear(context_.stream(), x, weight_, {}, Activation::none, {}, term);
+}
+
+void RowParallelLinear::backward_input(ConstTensorView dy, Activation activation, ConstTensorView pre_activation,
+                                       TensorView dx) const {
+  context_.backend.gemm().linear_backward_input(context_.stream(), dy, weight_, activation, pre_activation, dx);
 }
 
 void RowParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
-  const ArenaScope scope(context_.workspace);
-  context_.backend.gemm().linear_backward_weight(context_.stream(), context_.gather_now(dy), x, weight_gradient_, {},
-                                                 sum_.next());
+  context_.backend.gemm().linear_backward_weight(context_.stream(), dy, x, weight_gradient_, {}, sum_.next());
 }
 
 }  // namespace trireme::parallel

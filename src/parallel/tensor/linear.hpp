@@ -30,20 +30,26 @@ class ColumnParallelLinear {
 
   /// Overwrites y and, with an activation, pre_activation, both [n, out / t].
   void forward(ConstTensorView x, Activation activation, TensorView pre_activation, TensorView y) const;
-  /// dx = sum over the tensor group of dy W, [N, in], overwritten. x is forward's input, unread with
-  /// WeightGradient::later.
+  /// dx = sum over the tensor group of dy W, [N, in], overwritten, chunk by chunk (TensorContext::row_chunks). x is
+  /// forward's input, unread with WeightGradient::later.
   void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights) const;
+  /// The same with `term`, a result of TensorContext::term_of(dx), for this rank's term. Calls `done` for each chunk of
+  /// dx in order, for all but the last before the products of the weights' gradients. It may overwrite the chunk of
+  /// `term`.
+  void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights, TensorView term,
+                      const std::function<void(RowChunk)>& done) const;
   /// Accumulates the gradients of weights and biases.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 
-  // The same in chunks of rows, for results too wide to exist all at once. The layer has one weight.
+  /// `forward` of a chunk from its rows `x` of the gathered input. No communication. The other tensors have all rows.
+  void multiply(RowChunk chunk, ConstTensorView x, Activation activation, TensorView pre_activation,
+                TensorView y) const;
 
-  /// y = x W^T + b of some rows of the gathered input, [rows, in] and [rows, out / t], overwritten. No communication.
-  void multiply(ConstTensorView x, TensorView y) const;
   /// Returns dy [rows, out / t] of the rows of the gathered input from `begin` on, `x` [rows, in].
   using ChunkGradient = std::function<ConstTensorView(std::int64_t begin, ConstTensorView x)>;
-  /// `backward_input` and `backward_weight` for a dy in chunks of `chunk_rows` rows, the last of the remaining ones.
-  /// Each chunk exists until `gradient_of` is called for the next. The weight's gradient is added up chunk by chunk.
+  /// `backward_input` and `backward_weight` for a dy too wide to exist all at once: in chunks of `chunk_rows` rows, the
+  /// last of the remaining ones. Each chunk exists until `gradient_of` is called for the next. The weight's gradient is
+  /// added up chunk by chunk. The layer has one weight.
   void backward_in_chunks(std::int64_t chunk_rows, ConstTensorView x, TensorView dx,
                           const ChunkGradient& gradient_of) const;
 
@@ -59,6 +65,8 @@ class ColumnParallelLinear {
   /// Matrix of a projection within y or a tensor of the same layout.
   template <class View>
   View outputs_of(const Projection& projection, View y) const;
+  /// term = dy W of a chunk, this rank's term of dx; dy has all rows.
+  void multiply_gradient(RowChunk chunk, ConstTensorView dy, TensorView term) const;
   /// Runs backward_weight on the gathered x.
   void accumulate(ConstTensorView dy, ConstTensorView x) const;
 
@@ -75,11 +83,11 @@ class RowParallelLinear {
   RowParallelLinear(const TensorContext& context, const Parameter& weight);
   /// Overwrites y.
   void forward(ConstTensorView x, TensorView y) const;
-  /// dx = dy W times activation'(pre_activation), [n, in / t], overwritten. x is forward's input, unread with
-  /// WeightGradient::later.
-  void backward_input(ConstTensorView dy, ConstTensorView x, Activation activation, ConstTensorView pre_activation,
-                      TensorView dx, WeightGradient weights) const;
-  /// Accumulates the weight's gradient.
+  /// term = x W^T, this rank's term of the sum y, for some rows. No communication.
+  void multiply(ConstTensorView x, TensorView term) const;
+  /// dx = dy W times activation'(pre_activation), [rows, in / t], overwritten, for some rows of the gathered dy.
+  void backward_input(ConstTensorView dy, Activation activation, ConstTensorView pre_activation, TensorView dx) const;
+  /// Accumulates the weight's gradient from the gathered dy.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 
  private:

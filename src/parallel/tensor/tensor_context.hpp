@@ -1,9 +1,20 @@
 #pragma once
 
+#include <vector>
+
 #include "src/backend/backend.hpp"
 #include "src/comm/communicator.hpp"
+#include "src/parallel/tensor/row_chunk.hpp"
 
 namespace trireme::parallel {
+
+/// Collectives in flight, one for each chunk of a tensor.
+struct ChunkWorks {
+  std::vector<Work> chunks;
+  void wait(Stream& stream) {
+    for (Work& work : chunks) work.wait(stream);
+  }
+};
 
 /// Context shared by the layers of one rank. The objects it refers to outlive the layers.
 struct TensorContext {
@@ -25,6 +36,10 @@ struct TensorContext {
   int expert_splits = 0;
   bool overlap_shared_expert = false;  ///< the shared block of experts computes while tokens travel to the others
   bool pad_experts = false;            ///< an expert's rows are as many as its capacity, whatever the data
+  /// Equal chunks of this rank's rows of the residual stream. Each has its own collectives, which run beside the
+  /// products of the next. With sequence parallelism rank r of t holds part r of each t-th of chunk c of all rows, so
+  /// that the gathered chunks are consecutive.
+  int row_chunks = 1;
 
   bool folds_experts() const { return expert_splits > 0; }
   Stream& stream() const { return backend.compute_stream(); }
@@ -45,32 +60,70 @@ struct TensorContext {
     if (tensor_group.size() > 1) tensor_group.all_reduce(stream(), data, ReduceOp::sum).wait(stream());
   }
 
-  /// A tensor that is being gathered into `data`, which may be read after `arrival.wait`.
-  struct Gathering {
-    ConstTensorView data;
-    Work arrival;
+  RowChunk chunk(int index) const { return {index, row_chunks}; }
+
+  /// All rows of a matrix of the residual stream, gathered chunk by chunk: those of `whole`, or without sequence
+  /// parallelism this rank's own.
+  class Gathering {
+   public:
+    /// Starts nothing. `whole` is a result of `all_rows_of`.
+    Gathering(const TensorContext& context, ConstTensorView own, TensorView whole)
+        : context_(context), own_(own), whole_(whole) {}
+    /// Starts gathering the next chunk, after which its own rows may not change.
+    void start_next() {
+      if (!context_.sequence_parallel) return;
+      const RowChunk chunk = context_.chunk(static_cast<int>(arrivals_.size()));
+      arrivals_.push_back(context_.tensor_group.all_gather(context_.stream(), chunk.of(own_), chunk.of(whole_)));
+    }
+    /// Waits for a chunk, and returns its rows.
+    ConstTensorView rows(RowChunk chunk) {
+      if (chunk.count == 1) return all();
+      if (!context_.sequence_parallel) return chunk.of(own_);
+      arrivals_[static_cast<std::size_t>(chunk.index)].wait(context_.stream());
+      return ConstTensorView(chunk.of(whole_));
+    }
+    /// Waits for all chunks, and returns all rows.
+    ConstTensorView all() {
+      for (Work& work : arrivals_) work.wait(context_.stream());
+      return context_.sequence_parallel ? ConstTensorView(whole_) : own_;
+    }
+    ConstTensorView own() const { return own_; }
+
+   private:
+    const TensorContext& context_;
+    ConstTensorView own_;
+    TensorView whole_;
+    std::vector<Work> arrivals_;
   };
-  /// All rows of a matrix [n, columns] of the residual stream, in the work space; without sequence parallelism `rows`
-  /// itself holds them.
+  /// Allocates a matrix of all rows in the work space, for a matrix [n, columns] of this rank's; empty without sequence
+  /// parallelism.
+  TensorView all_rows_of(ConstTensorView rows) const {
+    if (!sequence_parallel) return {};
+    return workspace.allocate(rows.dtype(), {rows.shape()[0] * tensor_group.size(), rows.shape()[1]});
+  }
+  /// Starts gathering all chunks of a matrix of the residual stream, in the work space.
   Gathering gather(ConstTensorView rows) const {
-    if (!sequence_parallel) return {rows, {}};
-    const TensorView whole = workspace.allocate(rows.dtype(), {rows.shape()[0] * tensor_group.size(), rows.shape()[1]});
-    return {whole, tensor_group.all_gather(stream(), rows, whole)};
+    Gathering gathering(*this, rows, all_rows_of(rows));
+    for (int i = 0; i < row_chunks; ++i) gathering.start_next();
+    return gathering;
   }
-  ConstTensorView gather_now(ConstTensorView rows) const {
-    Gathering gathering = gather(rows);
-    gathering.arrival.wait(stream());
-    return gathering.data;
-  }
+  ConstTensorView gather_now(ConstTensorView rows) const { return gather(rows).all(); }
 
   /// Destination of this rank's term of the sum that `sum_into` completes in `y`, [n, columns]: y itself, or with
   /// sequence parallelism a matrix of all rows in the work space.
-  TensorView term_of(TensorView y) const {
-    if (!sequence_parallel) return y;
-    return workspace.allocate(y.dtype(), {y.shape()[0] * tensor_group.size(), y.shape()[1]});
+  TensorView term_of(TensorView y) const { return sequence_parallel ? all_rows_of(y) : y; }
+  /// Starts y = sum of `term` over the tensor group: all of it, or with sequence parallelism this rank's rows.
+  ChunkWorks sum_into(TensorView y, ConstTensorView term) const {
+    ChunkWorks sums;
+    const int chunks = sequence_parallel ? row_chunks : 1;
+    for (int i = 0; i < chunks; ++i) {
+      const RowChunk rows{i, chunks};
+      sums.chunks.push_back(sum_chunk(rows.of(y), rows.of(term)));
+    }
+    return sums;
   }
-  /// y = sum of `term` over the tensor group: all of it, or with sequence parallelism this rank's rows.
-  Work sum_into(TensorView y, ConstTensorView term) const {
+  /// `sum_into` of the rows of one chunk.
+  Work sum_chunk(TensorView y, ConstTensorView term) const {
     if (sequence_parallel) return tensor_group.reduce_scatter(stream(), term, y, ReduceOp::sum);
     return tensor_group.size() > 1 ? tensor_group.all_reduce(stream(), y, ReduceOp::sum) : Work();
   }

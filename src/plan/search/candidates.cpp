@@ -18,6 +18,7 @@ using parallel::ScheduleKind;
 constexpr std::int64_t min_context_positions = 2048;
 constexpr std::int64_t max_micro_batch_size = 64;
 constexpr int max_chunks = 8;
+constexpr int row_chunk_counts[] = {1, 2, 4};
 
 void check_given(const SearchSpace& space) {
   for (const auto& [size, field] : {std::pair{space.tensor, "<tensor_model_parallel_size>"},
@@ -154,12 +155,24 @@ std::string undivided_experts(const SearchSpace& space) {
   return fmt::format("the ranks of a stage do not divide by the {}", ranks);
 }
 
+/// Returns whether the program can run the job in `count` chunks of rows.
+bool runs_in_row_chunks(const Job& job, int count) {
+  const train::ExecutionConfig& e = job.execution;
+  const bool sequence_parallel = e.parallel.sequence_parallel;
+  const std::int64_t rows =
+      e.sequence_length / job.grid.context_size() / (sequence_parallel ? job.grid.tensor_size() : 1);
+  return count == 1 ||
+         (job.grid.tensor_size() > 1 && rows % count == 0 && !(sequence_parallel && job.grid.folds_experts()));
+}
+
 /// Sets options without a trade-off: sequence parallelism, and overlaps.
 void set_defaults(const SearchSpace& space, Job& job) {
   train::ParallelConfig& parallel = job.execution.parallel;
   const ProcessGrid& grid = job.grid;
   const bool divides = job.execution.sequence_length / grid.context_size() % grid.tensor_size() == 0;
   parallel.sequence_parallel = space.sequence_parallel.value_or(grid.tensor_size() > 1 && divides);
+  const int row_chunks = space.row_chunks.value_or(1);
+  parallel.row_chunks = runs_in_row_chunks(job, row_chunks) ? row_chunks : 1;
   parallel.overlap_p2p = space.overlap_p2p.value_or(grid.pipeline_size() > 1);
   parallel::DataParallelOptions& data = parallel.data_parallel;
   data.overlap_reduce = space.overlap_reduce.value_or(grid.gradient_size() > 1);
@@ -248,6 +261,10 @@ std::vector<Job> variants(const SearchSpace& space, const Job& job) {
   if (!space.sequence_parallel && grid.tensor_size() > 1 && job.execution.parallel.sequence_parallel) {
     add([](train::ParallelConfig& p) { p.sequence_parallel = false; });
   }
+  for (const int count : row_chunk_counts) {
+    if (space.row_chunks || count == job.execution.parallel.row_chunks || !runs_in_row_chunks(job, count)) continue;
+    add([count](train::ParallelConfig& p) { p.row_chunks = count; });
+  }
   if (!space.overlap_p2p && grid.pipeline_size() > 1) {
     add([](train::ParallelConfig& p) { p.overlap_p2p = !p.overlap_p2p; });
   }
@@ -255,7 +272,9 @@ std::vector<Job> variants(const SearchSpace& space, const Job& job) {
     for (const int size : expert_sizes(space, grid, splits)) {
       if ((size == grid.expert_size()) == (splits == grid.expert_tensor_size())) continue;  // in one axis
       add([](train::ParallelConfig&) {});
-      result.back().grid = with_experts(grid, size, splits);
+      Job& other = result.back();
+      other.grid = with_experts(grid, size, splits);
+      if (!runs_in_row_chunks(other, other.execution.parallel.row_chunks)) other.execution.parallel.row_chunks = 1;
     }
   }
   if (grid.gradient_size() == 1) return result;

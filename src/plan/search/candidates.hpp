@@ -20,6 +20,7 @@ struct SearchSpace {
   std::optional<parallel::ScheduleKind> schedule{};
   std::optional<model::RecomputeGranularity> recomputation{};
   std::optional<parallel::DataSharding> sharding{};
+  std::optional<int> row_chunks{};
   std::optional<bool> sequence_parallel{}, overlap_p2p{}, overlap_reduce{}, overlap_gather{};
 };
 

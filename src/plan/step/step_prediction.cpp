@@ -30,12 +30,13 @@ int recomputed_layers(const model::Recomputation& recomputation, int layers) {
 /// Everything the work of a stage depends on, besides its layers.
 std::string stage_key(const Job& job) {
   const train::ExecutionConfig& e = job.execution;
-  std::string key = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.grid.tensor_size(), job.grid.context_size(),
-      job.grid.gradient_size(), static_cast<int>(e.dtype), e.sequence_length, e.micro_batch_size, e.vocabulary_multiple,
-      e.padded_vocabulary_size, e.cuda_graphs, static_cast<int>(e.recomputation.granularity),
-      static_cast<int>(e.recomputation.method), e.recomputation.layers, e.recomputation.distribute,
-      e.parallel.sequence_parallel, e.parallel.async_tensor_all_reduce, job.model.hidden_dropout);
+  std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.grid.tensor_size(), job.grid.context_size(),
+                  job.grid.gradient_size(), static_cast<int>(e.dtype), e.sequence_length, e.micro_batch_size,
+                  e.vocabulary_multiple, e.padded_vocabulary_size, e.cuda_graphs,
+                  static_cast<int>(e.recomputation.granularity), static_cast<int>(e.recomputation.method),
+                  e.recomputation.layers, e.recomputation.distribute, e.parallel.sequence_parallel,
+                  e.parallel.row_chunks, e.parallel.async_tensor_all_reduce, job.model.hidden_dropout);
   const model::ExpertConfig& experts = job.model.experts;
   const model::RecomputedModules modules = e.recomputation.selected();
   std::string balance;

@@ -16,6 +16,7 @@ using ::testing::IsEmpty;
 const Words many_ranks =
     "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --ddp-bucket-size 1000 --schedule "
     "zero-bubble --overlap-p2p-communication --no-scatter-gather-tensors-in-pipeline --sequence-parallel "
+    "--tp-comm-overlap-chunks 2 "
     "--distributed-timeout-minutes 5 --bf16";
 
 std::vector<std::string> idle(const Words& words, const parallel::ProcessGrid& grid,
@@ -33,9 +34,9 @@ TEST(IdleOptions, OfAScriptForManyRanksAreNamedOnOne) {
               ElementsAre("--distributed-timeout-minutes (one rank)", "--schedule (one pipeline stage)",
                           "--overlap-p2p-communication (one pipeline stage)",
                           "--no-scatter-gather-tensors-in-pipeline (one pipeline stage)",
-                          "--sequence-parallel (one tensor rank)", "--use-distributed-optimizer (one data rank)",
-                          "--overlap-grad-reduce (one data rank)", "--overlap-param-gather (one data rank)",
-                          "--ddp-bucket-size (one data rank)"));
+                          "--sequence-parallel (one tensor rank)", "--tp-comm-overlap-chunks (one tensor rank)",
+                          "--use-distributed-optimizer (one data rank)", "--overlap-grad-reduce (one data rank)",
+                          "--overlap-param-gather (one data rank)", "--ddp-bucket-size (one data rank)"));
 }
 
 TEST(IdleOptions, AreUsedOnALargerGrid) {
@@ -45,7 +46,7 @@ TEST(IdleOptions, AreUsedOnALargerGrid) {
               IsEmpty());  // tensor ranks those of experts
   EXPECT_THAT(idle(many_ranks, parallel::ProcessGrid(4, 1, 2)),
               ElementsAre("--no-scatter-gather-tensors-in-pipeline (one tensor rank)",
-                          "--sequence-parallel (one tensor rank)"));
+                          "--sequence-parallel (one tensor rank)", "--tp-comm-overlap-chunks (one tensor rank)"));
   EXPECT_THAT(idle({}, parallel::ProcessGrid(1, 1, 1)), IsEmpty());
   EXPECT_THAT(idle("--recompute-granularity full --distribute-saved-activations", parallel::ProcessGrid(1, 1, 1)),
               ElementsAre("--distribute-saved-activations (one tensor rank)"));

@@ -41,6 +41,14 @@ TEST(ExpertRanks, NeedMicroBatchesOfEqualLength) {
   EXPECT_TRUE(read(experts + "8 --variable-seq-lengths").execution_config().variable_lengths);
 }
 
+TEST(RowChunks, LeaveEachTensorRankItsConsecutiveTokensForExperts) {
+  const Words folded = experts + "8 --tp 2 --expert-tensor-parallel-size 1 --tp-comm-overlap-chunks 2 ";
+  EXPECT_EQ(read(folded).execution_config().parallel.row_chunks, 2);
+  expect_refused(folded + "--sequence-parallel",
+                 "--tp-comm-overlap-chunks 2 with --sequence-parallel needs --expert-tensor-parallel-size equal to "
+                 "--tensor-model-parallel-size");
+}
+
 TEST(Experts, AreNotRecorded) {
   expect_refused(experts + "8 --cuda-graphs", "--moe-pad-expert-input-to-capacity, or leave out --cuda-graphs");
 }

@@ -1,6 +1,7 @@
 // The order in which a column-parallel layer's backward communicates and computes.
 #include "src/parallel/tensor/linear.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +51,8 @@ class WatchedPair final : public ForwardingCommunicator {
 };
 
 /// Events in backward of a layer of 4 inputs and 6 outputs on 4 rows.
-std::vector<std::string> backward_events(bool sequence_parallel, bool overlap, WeightGradient weights) {
+std::vector<std::string> backward_events(bool sequence_parallel, bool overlap, WeightGradient weights,
+                                         int row_chunks = 1) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   Arena arena(*backend);
   const auto ones = [&](const Shape& shape) {
@@ -69,8 +71,11 @@ std::vector<std::string> backward_events(bool sequence_parallel, bool overlap, W
   WatchedPair pair(alone, events);
   pair.at_wait = [&] { return weight.gradient.as<double>()[0] == 1 ? "" : ", dW is there"; };
   Arena workspace(*backend);
-  const ColumnParallelLinear layer({*backend, pair, workspace, sequence_parallel, overlap}, weight, nullptr);
-  layer.backward_input(dy, x, dx, weights);
+  TensorContext context{*backend, pair, workspace, sequence_parallel, overlap};
+  context.row_chunks = row_chunks;
+  const ColumnParallelLinear layer(context, weight, nullptr);
+  layer.backward_input(dy, x, dx, weights, context.term_of(dx),
+                       [&](RowChunk chunk) { events.push_back(fmt::format("{} done", chunk.index)); });
   EXPECT_EQ(dx.as<double>()[0], 6);
   EXPECT_EQ(weight.gradient.as<double>()[0], weights == WeightGradient::now ? 5 : 1);
   return events;
@@ -79,22 +84,33 @@ std::vector<std::string> backward_events(bool sequence_parallel, bool overlap, W
 using testing::ElementsAre;
 
 TEST(ColumnParallelLinear, HidesItsSumBehindTheGradientOfTheWeight) {
-  EXPECT_THAT(backward_events(false, true, WeightGradient::now), ElementsAre("sum", "sum waited for, dW is there"));
+  EXPECT_THAT(backward_events(false, true, WeightGradient::now),
+              ElementsAre("sum", "sum waited for, dW is there", "0 done"));
 }
 
 TEST(ColumnParallelLinear, HidesTheGatheringOfItsInputBehindTheGradientOfTheInput) {
   EXPECT_THAT(backward_events(true, true, WeightGradient::now),
-              ElementsAre("gather", "sum", "gather waited for", "sum waited for, dW is there"));
+              ElementsAre("gather", "sum", "gather waited for", "sum waited for, dW is there", "0 done"));
 }
 
 TEST(ColumnParallelLinear, WaitsAtOnceWithoutOverlap) {
-  EXPECT_THAT(backward_events(false, false, WeightGradient::now), ElementsAre("sum", "sum waited for"));
+  EXPECT_THAT(backward_events(false, false, WeightGradient::now), ElementsAre("sum", "sum waited for", "0 done"));
   EXPECT_THAT(backward_events(true, false, WeightGradient::now),
-              ElementsAre("gather", "gather waited for", "sum", "sum waited for"));
+              ElementsAre("gather", "gather waited for", "sum", "sum waited for", "0 done"));
 }
 
 TEST(ColumnParallelLinear, DefersTheGradientOfTheWeight) {
-  EXPECT_THAT(backward_events(true, true, WeightGradient::later), ElementsAre("sum", "sum waited for"));
+  EXPECT_THAT(backward_events(true, true, WeightGradient::later), ElementsAre("sum", "sum waited for", "0 done"));
+}
+
+TEST(ColumnParallelLinear, SumsEachChunkBesideTheProductsOfTheNext) {
+  EXPECT_THAT(backward_events(false, true, WeightGradient::later, 2),
+              ElementsAre("sum", "sum", "sum waited for", "0 done", "sum waited for", "1 done"));
+  EXPECT_THAT(backward_events(true, true, WeightGradient::now, 2),
+              ElementsAre("gather", "gather", "sum", "sum", "sum waited for", "0 done", "gather waited for",
+                          "gather waited for", "sum waited for, dW is there", "1 done"));
+  EXPECT_THAT(backward_events(false, false, WeightGradient::later, 2),
+              ElementsAre("sum", "sum waited for", "sum", "sum waited for", "0 done", "1 done"));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr std::string_view own_options =
     "show-schedule micro-batches data-parallel-size tensor-model-parallel-size pipeline-model-parallel-size "
     "context-parallel-size expert-model-parallel-size expert-tensor-parallel-size expert-load-factor "
     "num-virtual-stages-per-pipeline-rank schedule "
-    "overlap-p2p-communication sequence-parallel "
+    "overlap-p2p-communication sequence-parallel tp-comm-overlap-chunks "
     "micro-batch-size global-batch-size seq-length dtype bf16 fp16 recompute-granularity recompute-activations "
     "use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce overlap-param-gather";
 
@@ -179,6 +179,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   space.sharding = if_given(options.given("data-parallel-sharding-strategy") || parallel.sharding.distributed_optimizer,
                             *parallel.sharding.strategy);
   space.sequence_parallel = if_given(options.given("sequence-parallel"), parallel.sequence_parallel);
+  space.row_chunks = if_given(options.given("tp-comm-overlap-chunks"), parallel.row_chunks);
   space.overlap_p2p = if_given(options.given("overlap-p2p-communication"), parallel.overlap_p2p);
   space.overlap_reduce = if_given(options.given("overlap-grad-reduce"), parallel.sharding.overlap_reduce);
   space.overlap_gather = if_given(options.given("overlap-param-gather"), parallel.sharding.overlap_gather);
@@ -226,6 +227,7 @@ std::vector<std::string> train_options(const Options& options, const plan::Job& 
   if (job.grid.pipeline_size() > 1) add("schedule", parallel::name_of(plan::schedule_of(job)));
   add_flag(p.overlap_p2p, "overlap-p2p-communication");
   add_flag(p.sequence_parallel, "sequence-parallel");
+  if (p.row_chunks > 1) add("tp-comm-overlap-chunks", fmt::format("{}", p.row_chunks));
   if (e.recomputation.granularity != RecomputeGranularity::none) {
     add("recompute-granularity", e.recomputation.selective() ? "selective" : "full");
   }

@@ -19,10 +19,11 @@ namespace {
 using plan::RankedGrid;
 using plan::Rejection;
 
-/// Lists the overlaps of a layout: "grad param p2p".
+/// Lists the overlaps of a layout: "tp/4 grad param p2p", where tp/4 are four chunks of rows.
 std::string overlaps_of(const plan::Job& job) {
   const train::ParallelConfig& p = job.execution.parallel;
   std::vector<std::string> list;
+  if (p.row_chunks > 1) list.push_back(fmt::format("tp/{}", p.row_chunks));
   if (p.data_parallel.overlap_reduce) list.emplace_back("grad");
   if (p.data_parallel.overlap_gather) list.emplace_back("param");
   if (p.overlap_p2p) list.emplace_back("p2p");
@@ -61,7 +62,7 @@ void print_head(const PlanReport& report) {
 
 void print_table(const PlanReport& report) {
   fmt::print(
-      "\n{:>3} {:>3} {:>3} {:>5} {:>3} {:>3} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10} {:>10} "
+      "\n{:>3} {:>3} {:>3} {:>5} {:>3} {:>3} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<19} {:>9} {:>10} {:>10} "
       "{:>7} "
       "{:>6}\n",
       "tp", "pp", "cp", "dp", "ep", "etp", "vpp", "micro", "count", "schedule", "recompute", "zero", "sp", "overlaps",
@@ -70,7 +71,7 @@ void print_table(const PlanReport& report) {
     const plan::Job& job = grid.job;
     const Speed speed = speed_of(grid);
     fmt::print(
-        "{:>3} {:>3} {:>3} {:>5} {:>3} {:>3} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<14} {:>9} {:>10.1f} "
+        "{:>3} {:>3} {:>3} {:>5} {:>3} {:>3} {:>3} {:>5} {:>5}  {:<11} {:<9} {:>4} {:>2}  {:<19} {:>9} {:>10.1f} "
         "{:>10.0f} "
         "{:>7.4g} "
         "{:>5.1f}%\n",
@@ -87,7 +88,7 @@ void print_table(const PlanReport& report) {
       "micro, count: samples of a micro-batch and micro-batches of a data rank; memory: of the fullest rank; TFLOP/s: "
       "a "
       "rank's\nmodel FLOPs, forward and backward, full attention, nothing recomputed; MFU: their share of {:g} "
-      "TFLOP/s\n",
+      "TFLOP/s; tp/N:\n--tp-comm-overlap-chunks N\n",
       report.cluster.device.peak_tflops);
 }
 
