@@ -8,12 +8,13 @@ build_packages=(
   libboost-program-options-dev  # the command line
   nlohmann-json3-dev            # manifests, JSON lines, metrics
   libxxhash-dev                 # digests
-  libutf8proc-dev               # character classes of the tokenizers
-  zlib1g-dev libzstd-dev        # compressed text
+  libutf8proc-dev libonig-dev   # character classes and regular expressions of the tokenizers
+  zlib1g-dev libzstd-dev libbz2-dev liblzma-dev  # compressed text
   libspdlog-dev libfmt-dev      # the log
 )
-optional_packages=(libcld2-dev)  # languages of texts; the program can be built without
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format zstd procps)
+# Languages of texts, and tokenizer.model; the program can be built without.
+optional_packages=(libcld2-dev libsentencepiece-dev)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format bzip2 xz-utils zstd procps)
 
 # install_packages NAME...: installs those that are missing, where this user may; else names them and returns 1.
 # Continues without unavailable optional ones.

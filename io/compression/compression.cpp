@@ -1,6 +1,8 @@
 #include "io/compression/compression.hpp"
 
+#include <bzlib.h>
 #include <fcntl.h>
+#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -153,6 +155,99 @@ class ZstdFile final : public PackedFile {
   std::unique_ptr<ZSTD_DStream, Free> stream_;
 };
 
+class Bzip2File final : public PackedFile {
+ public:
+  explicit Bzip2File(const std::string& path) : PackedFile(path) { start(); }
+  ~Bzip2File() override { BZ2_bzDecompressEnd(&stream_); }
+  Bzip2File& operator=(Bzip2File&&) = delete;
+
+ private:
+  const char* name() const override { return "bzip2"; }
+  void start() {
+    const int result = BZ2_bzDecompressInit(&stream_, 0, 0);
+    TRIREME_CHECK(result == BZ_OK, EnvironmentError, "bzip2 cannot start: error {}", result);
+  }
+  std::size_t unpack(char* data, std::size_t size_bytes) override {
+    const std::string_view in = packed();
+    const auto room = static_cast<unsigned>(std::min<std::size_t>(size_bytes, 1u << 30));
+    stream_.next_in = const_cast<char*>(in.data());  // only read
+    stream_.avail_in = static_cast<unsigned>(in.size());
+    stream_.next_out = data;
+    stream_.avail_out = room;
+    const int result = BZ2_bzDecompress(&stream_);
+    used_ += in.size() - stream_.avail_in;
+    const std::size_t made = room - stream_.avail_out;
+    if (result != BZ_OK && result != BZ_STREAM_END) damaged(result == BZ_DATA_ERROR ? "wrong checksum" : nullptr);
+    inside_ = result != BZ_STREAM_END;
+    if (!inside_) {  // another stream may follow
+      BZ2_bzDecompressEnd(&stream_);
+      stream_ = {};
+      start();
+    }
+    return made;
+  }
+
+  bz_stream stream_{};
+};
+
+class XzFile final : public PackedFile {
+ public:
+  explicit XzFile(const std::string& path) : PackedFile(path) { start(); }
+  ~XzFile() override { lzma_end(&stream_); }
+  XzFile& operator=(XzFile&&) = delete;
+
+ private:
+  const char* name() const override { return "xz"; }
+  void start() {
+    const lzma_ret result = lzma_stream_decoder(&stream_, UINT64_MAX, 0);
+    TRIREME_CHECK(result == LZMA_OK, EnvironmentError, "liblzma cannot start: error {}", static_cast<int>(result));
+  }
+  std::size_t unpack(char* data, std::size_t size_bytes) override {
+    std::string_view in = packed();
+    while (!inside_ && in.starts_with('\0')) {  // streams may be padded
+      in.remove_prefix(1);
+      ++used_;
+    }
+    if (!inside_ && in.empty()) return 0;
+    stream_.next_in = reinterpret_cast<const std::uint8_t*>(in.data());
+    stream_.avail_in = in.size();
+    stream_.next_out = reinterpret_cast<std::uint8_t*>(data);
+    stream_.avail_out = size_bytes;
+    const lzma_ret result = lzma_code(&stream_, LZMA_RUN);
+    used_ += in.size() - stream_.avail_in;
+    if (result == LZMA_DATA_ERROR) damaged("wrong checksum or code");
+    if (result != LZMA_OK && result != LZMA_STREAM_END && result != LZMA_BUF_ERROR) damaged(nullptr);
+    inside_ = result != LZMA_STREAM_END;
+    if (!inside_) start();
+    return size_bytes - stream_.avail_out;
+  }
+
+  lzma_stream stream_ = LZMA_STREAM_INIT;
+};
+
+std::string bzip2_stream(std::string_view bytes) {
+  constexpr int block_size = 9;  // times 100 kB
+  auto size = static_cast<unsigned>(bytes.size() + bytes.size() / 100 + 600);
+  std::string result(size, '\0');
+  const int code = BZ2_bzBuffToBuffCompress(result.data(), &size, const_cast<char*>(bytes.data()),  // only read
+                                            static_cast<unsigned>(bytes.size()), block_size, 0, 0);
+  TRIREME_CHECK(code == BZ_OK, EnvironmentError, "bzip2 cannot compress {} bytes: error {}", bytes.size(), code);
+  result.resize(size);
+  return result;
+}
+
+std::string xz_stream(std::string_view bytes) {
+  std::string result(lzma_stream_buffer_bound(bytes.size()), '\0');
+  std::size_t size = 0;
+  const lzma_ret code = lzma_easy_buffer_encode(LZMA_PRESET_DEFAULT, LZMA_CHECK_CRC64, nullptr,
+                                                reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(),
+                                                reinterpret_cast<std::uint8_t*>(result.data()), &size, result.size());
+  TRIREME_CHECK(code == LZMA_OK, EnvironmentError, "liblzma cannot compress {} bytes: error {}", bytes.size(),
+                static_cast<int>(code));
+  result.resize(size);
+  return result;
+}
+
 std::string gzip_member(std::string_view bytes) {
   constexpr int window_bits = 15 + 16;  // 15 is the largest window, 16 selects gzip's header
   constexpr int memory_level = 8;
@@ -187,14 +282,23 @@ std::string zstd_frame(std::string_view bytes) {
 }  // namespace
 
 Compression compression_of(const std::string& path) {
-  std::array<char, 4> head{};
+  using namespace std::string_view_literals;
+  std::array<char, 10> head{};
   const std::string_view start(head.data(), PlainFile(path, 0, INT64_MAX).read(head.data(), head.size()));
   if (start.starts_with("\x1F\x8B")) return Compression::gzip;
-  const bool is_skippable_frame = start.ends_with("\x2A\x4D\x18") && (start[0] & 0xF0) == 0x50;
+  const bool is_skippable_frame = start.substr(0, 4).ends_with("\x2A\x4D\x18") && (start[0] & 0xF0) == 0x50;
   if (start.starts_with("\x28\xB5\x2F\xFD") || is_skippable_frame) return Compression::zstd;
-  TRIREME_CHECK(!path.ends_with(".gz") && !path.ends_with(".zst"), DataError,
-                "{} holds neither gzip nor Zstandard data, as its name says: get it again, or rename it if it is text",
-                path);
+  if (start.starts_with("\xFD"
+                        "7zXZ")) {
+    return Compression::xz;
+  }
+  // Behind the size of blocks is the first block, or the end.
+  if (start.starts_with("BZh") && start.size() > 3 && start[3] >= '1' && start[3] <= '9') {
+    const std::string_view next = start.substr(4);
+    if ("1AY&SY"sv.starts_with(next) || "\x17rE8P\x90"sv.starts_with(next)) return Compression::bzip2;
+  }
+  TRIREME_CHECK(prepare::compression_by_name(path) == Compression::none, DataError,
+                "{} does not hold compressed data, as its name says: get it again, or rename it if it is text", path);
   return Compression::none;
 }
 
@@ -204,6 +308,10 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t beg
       return std::make_unique<GzipFile>(path);
     case Compression::zstd:
       return std::make_unique<ZstdFile>(path);
+    case Compression::bzip2:
+      return std::make_unique<Bzip2File>(path);
+    case Compression::xz:
+      return std::make_unique<XzFile>(path);
     case Compression::none:
       break;
   }
@@ -211,7 +319,10 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, std::int64_t beg
 }
 
 std::string packed(std::string_view bytes, Compression compression) {
-  return compression == Compression::gzip ? gzip_member(bytes) : zstd_frame(bytes);
+  return compression == Compression::gzip    ? gzip_member(bytes)
+         : compression == Compression::bzip2 ? bzip2_stream(bytes)
+         : compression == Compression::xz    ? xz_stream(bytes)
+                                             : zstd_frame(bytes);
 }
 
 }  // namespace trireme::io

@@ -11,6 +11,7 @@
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
+#include "src/data/tokenizer/sentence_piece_tokenizer.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 
 namespace trireme::io {
@@ -50,6 +51,9 @@ json read_kept(const std::string& folder, const char* name, SpecialTokens& speci
 
 std::vector<std::string> token_texts(const data::Tokenizer& tokenizer) {
   if (tokenizer.name() == "wordpiece") return data::wordpiece_from_payload(tokenizer.payload()).tokens;
+  if (tokenizer.name() == "sentencepiece") {
+    return data::sentence_pieces(data::sentence_piece_model(data::split_payload(tokenizer.payload()).definition));
+  }
   if (tokenizer.name() == "gpt2" || tokenizer.name() == "huggingface") {
     return data::bpe_from_payload(tokenizer.payload()).tokens;
   }
@@ -60,7 +64,11 @@ std::vector<std::string> token_texts(const data::Tokenizer& tokenizer) {
 class SpecialTokensReader {
  public:
   SpecialTokensReader(const std::string& folder, const json& file, const data::Tokenizer& tokenizer)
-      : folder_(folder), file_(file), tokenizer_(tokenizer), texts_(token_texts(tokenizer)) {}
+      : folder_(folder), file_(file), tokenizer_(tokenizer), texts_(token_texts(tokenizer)) {
+    special_.bos = tokenizer.special().bos;
+    special_.eos = tokenizer.special().eos;
+    special_.pad = tokenizer.special().pad;
+  }
 
   SpecialTokens read() {
     const json settings = read_kept(folder_, tokenizer_settings_name, special_),
@@ -69,8 +77,9 @@ class SpecialTokensReader {
     read_added();
     for (const auto& [name, role] :
          {std::pair{"bos_token", &special_.bos}, {"eos_token", &special_.eos}, {"pad_token", &special_.pad}}) {
-      const json& token = json_member(settings, name);
-      *role = id_of(content_of(token.is_null() ? json_member(roles, name) : token));
+      const json& setting = json_member(settings, name);
+      const json& token = setting.is_null() ? json_member(roles, name) : setting;
+      if (!token.is_null()) *role = id_of(content_of(token));
     }
     const json processor = file_.is_null() ? processor_of(settings) : json_member(file_, post_processor_name);
     if (!processor.is_null()) {

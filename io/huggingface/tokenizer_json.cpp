@@ -14,6 +14,7 @@
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
+#include "src/data/tokenizer/sentence_piece_tokenizer.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 
 namespace trireme::io {
@@ -25,6 +26,7 @@ using nlohmann::ordered_json;
 constexpr std::int64_t max_settings_bytes = std::int64_t{128} << 20;
 constexpr int max_settings_depth = 16;
 constexpr const char* tokenizer_name = "tokenizer.json";
+constexpr const char* sentence_piece_name = "tokenizer.model";
 constexpr const char* end_of_text = "<|endoftext|>";  // token of GPT-2 and the byte tokenizer
 
 data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::string& path) {
@@ -74,8 +76,9 @@ data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::strin
 /// Makes the tokenizer of a tokenizer.json. Recognises the byte tokenizer and GPT-2's, so that they match the digests
 /// in corpora.
 std::unique_ptr<data::Tokenizer> tokenizer_of(data::BpeVocabulary bpe) {
-  const bool is_plain = bpe.pattern == data::WordPattern::gpt2 && bpe.normalizer.empty() && !bpe.whole_words &&
-                        !bpe.characters && bpe.added.empty() && bpe.special == std::vector{bpe.end_of_document} &&
+  const bool is_plain = bpe.pattern == data::WordPattern::gpt2 && bpe.splits.empty() && bpe.normalizer.empty() &&
+                        !bpe.whole_words && !bpe.characters && bpe.added.empty() &&
+                        bpe.special == std::vector{bpe.end_of_document} &&
                         bpe.tokens[static_cast<std::size_t>(bpe.end_of_document)] == end_of_text;
   if (!is_plain) return data::make_huggingface_tokenizer(std::move(bpe));
   bool is_bytes = bpe.merges.empty() && bpe.tokens.size() == 257 && bpe.end_of_document == 256;
@@ -261,6 +264,37 @@ std::map<std::string, std::string> wordpiece_files(const data::Tokenizer& tokeni
   return files;
 }
 
+std::map<std::string, std::string> sentence_piece_files(const data::Tokenizer& tokenizer, std::int64_t positions) {
+  const std::string model = data::sentence_piece_model(data::split_payload(tokenizer.payload()).definition);
+  const data::SpecialTokens& special = tokenizer.special();
+  const bool begins = special.bos && special.prefix == std::vector{*special.bos};
+  ordered_json settings{{"tokenizer_class", "LlamaTokenizer"},
+                        {"model_max_length", positions},
+                        {"legacy", true},
+                        {"add_bos_token", begins},
+                        {"add_eos_token", false},
+                        {"clean_up_tokenization_spaces", false}};
+  put_roles(tokenizer, data::sentence_pieces(model), settings);
+  std::map<std::string, std::string> files{{sentence_piece_name, model},
+                                           {tokenizer_settings_name, settings.dump(2) + "\n"}};
+  put_kept(special, files);
+  return files;
+}
+
+/// Makes the tokenizer of a tokenizer.model.
+std::unique_ptr<data::Tokenizer> sentence_piece_of(const std::string& path) {
+  try {
+    return data::make_sentence_piece_tokenizer(read_whole_file(path, max_settings_bytes, Symlinks::follow));
+  } catch (const DataError& error) {
+    throw DataError("{} does not make a tokenizer: {}", path, error.what());
+  }
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == path.npos ? "." : path.substr(0, slash);
+}
+
 }  // namespace
 
 std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, const std::string& end_of_document) {
@@ -275,6 +309,8 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, co
     } else {
       tokenizer = tokenizer_of(parse_huggingface_file(text, path, {end_of_document, named_token(folder, "eos_token")}));
     }
+  } else if (is_there(path_of(sentence_piece_name))) {
+    tokenizer = sentence_piece_of(path_of(sentence_piece_name));
   } else if (is_there(path_of("vocab.json")) && is_there(path_of("merges.txt"))) {
     tokenizer = data::make_gpt2_tokenizer(read_bpe_files(path_of("vocab.json"), path_of("merges.txt")));
   } else if (is_there(path_of("vocab.txt"))) {
@@ -292,8 +328,7 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, co
 }
 
 std::unique_ptr<data::Tokenizer> read_tokenizer_json(const std::string& path, const std::string& end_of_document) {
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == path.npos ? "." : path.substr(0, slash);
+  const std::string folder = folder_of(path);
   const std::string text = read_whole_file(path, max_settings_bytes, Symlinks::follow);
   data::BpeVocabulary vocabulary =
       parse_huggingface_file(text, path, {end_of_document, named_token(folder, "eos_token")});
@@ -307,6 +342,12 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_json(const std::string& path, co
   return tokenizer;
 }
 
+std::unique_ptr<data::Tokenizer> read_sentence_piece(const std::string& path) {
+  std::unique_ptr<data::Tokenizer> tokenizer = sentence_piece_of(path);
+  read_special_tokens(folder_of(path), nullptr, *tokenizer);
+  return tokenizer;
+}
+
 std::map<std::string, std::string> tokenizer_files(const data::Tokenizer& tokenizer, std::int64_t tokens,
                                                    std::int64_t positions) {
   if (tokenizer.name() == "null") {
@@ -314,6 +355,7 @@ std::map<std::string, std::string> tokenizer_files(const data::Tokenizer& tokeni
     put_kept(tokenizer.special(), files);
     return files;
   }
+  if (tokenizer.name() == "sentencepiece") return sentence_piece_files(tokenizer, positions);
   if (tokenizer.name() == "wordpiece") return wordpiece_files(tokenizer, tokens, positions);
   return bpe_files(tokenizer, positions);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
@@ -12,25 +14,58 @@ namespace {
 
 using nlohmann::json;
 
-/// Keeps the string under one key and skips everything else without building it, at any nesting depth.
+/// Path of the value that comes next, "meta.text" for a member of a member, while a handler reads an object.
+class ValuePath {
+ public:
+  void enter_key(std::string_view name) { path_.resize(begins_.back()), path_ += name; }
+  void open(bool is_list) {
+    if (!begins_.empty()) path_ += '.';
+    begins_.push_back(path_.size());
+    lists_ += is_list ? 1 : 0;
+  }
+  void close(bool is_list) {
+    begins_.pop_back();
+    lists_ -= is_list ? 1 : 0;
+  }
+  std::size_t depth() const { return begins_.size(); }
+  /// Returns whether the value is at `path`; the members of lists have none.
+  bool is(std::string_view path) const { return lists_ == 0 && path_ == path; }
+
+ private:
+  std::string path_;
+  std::vector<std::size_t> begins_;  // where the names in each open object or list begin in `path_`
+  int lists_ = 0;
+};
+
+/// Keeps the strings under some keys and skips everything else without building it, at any nesting depth.
 class KeyHandler : public nlohmann::json_sax<json> {
  public:
-  KeyHandler(const std::string& key, std::string location, const char* remedy)
-      : key_(key), location_(std::move(location)), remedy_(remedy) {}
+  KeyHandler(std::string_view keys, std::string location, const char* remedy)
+      : keys_(split(keys, ',')), texts_(keys_.size()), location_(std::move(location)), remedy_(remedy) {}
 
   std::string finish() {
-    TRIREME_CHECK(text_.has_value(), DataError, "{}: the object has no key '{}'{}", location_, key_, remedy_);
-    return std::move(*text_);
+    std::string result;
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      TRIREME_CHECK(texts_[i].has_value(), DataError, "{}: the object has no key '{}'{}", location_, keys_[i], remedy_);
+      if (i > 0) result += "\n\n";
+      result += *texts_[i];
+    }
+    return result;
   }
 
   bool key(std::string& name) override {
-    wanted_ = depth_ == 1 && name == key_;
-    TRIREME_CHECK(!wanted_ || !text_, DataError, "{}: the key '{}' occurs twice", location_, key_);
+    path_.enter_key(name);
+    wanted_ = nullptr;
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      if (!path_.is(keys_[i])) continue;
+      wanted_ = &texts_[i];
+      TRIREME_CHECK(!*wanted_, DataError, "{}: the key '{}' occurs twice", location_, keys_[i]);
+    }
     return true;
   }
   bool string(std::string& text) override {
     check_type("a string", true);
-    if (std::exchange(wanted_, false)) text_ = std::move(text);
+    if (std::optional<std::string>* const wanted = std::exchange(wanted_, nullptr)) *wanted = std::move(text);
     return true;
   }
   bool null() override { return check_type("null"); }
@@ -40,34 +75,35 @@ class KeyHandler : public nlohmann::json_sax<json> {
   bool number_float(double, const std::string&) override { return check_type("a number"); }
   bool binary(json::binary_t&) override { return check_type("binary data"); }
   bool start_object(std::size_t) override {
-    if (depth_ > 0) check_type("an object");
-    ++depth_;
+    if (path_.depth() > 0) check_type("an object");
+    path_.open(false);
     return true;
   }
-  bool end_object() override { return --depth_, true; }
+  bool end_object() override { return path_.close(false), true; }
   bool start_array(std::size_t) override {
     check_type("an array");
-    ++depth_;
+    path_.open(true);
     return true;
   }
-  bool end_array() override { return --depth_, true; }
+  bool end_array() override { return path_.close(true), true; }
   bool parse_error(std::size_t byte, const std::string&, const json::exception& error) override {
     throw DataError("{}:{}: not JSON: {}", location_, byte, json_fault(error.what()));
   }
 
  private:
   bool check_type(const char* what, bool is_string = false) {
-    TRIREME_CHECK(depth_ > 0, DataError, "{}: the line is {}, not an object", location_, what);
-    TRIREME_CHECK(!wanted_ || is_string, DataError, "{}: the value of '{}' is {}, not a string", location_, key_, what);
+    TRIREME_CHECK(path_.depth() > 0, DataError, "{}: the line is {}, not an object", location_, what);
+    TRIREME_CHECK(wanted_ == nullptr || is_string, DataError, "{}: the value of '{}' is {}, not a string", location_,
+                  keys_[static_cast<std::size_t>(wanted_ - texts_.data())], what);
     return true;
   }
 
-  const std::string& key_;
+  std::vector<std::string_view> keys_;
+  std::vector<std::optional<std::string>> texts_;
   std::string location_;
   const char* remedy_;
-  int depth_ = 0;
-  bool wanted_ = false;  // the next value is that of the key
-  std::optional<std::string> text_;
+  ValuePath path_;
+  std::optional<std::string>* wanted_ = nullptr;  // text of the next value, if it is that of a key
 };
 
 /// Splits an object at the value of one key, and rewrites it in three parts: before, value, after. `dump` would recurse
@@ -85,10 +121,12 @@ class MemberDivider : public nlohmann::json_sax<json> {
   bool key(std::string& name) override {
     write(json(name).dump() + ":");
     comes_next_ = true;
-    if (depth_ != 1 || name != key_) return true;
+    path_.enter_key(name);
+    if (!path_.is(key_)) return true;
     // The last duplicate key wins.
     parts_[before] += std::exchange(parts_[inside], {}) + std::exchange(parts_[after], {});
     part_ = inside;
+    depth_ = path_.depth();
     return true;
   }
   bool string(std::string& text) override { return scalar(json(text).dump()); }
@@ -98,10 +136,10 @@ class MemberDivider : public nlohmann::json_sax<json> {
   bool number_unsigned(std::uint64_t number) override { return scalar(fmt::format("{}", number)); }
   bool number_float(double, const std::string& text) override { return scalar(text); }
   bool binary(json::binary_t&) override { return false; }  // JSON has none
-  bool start_object(std::size_t) override { return start("{"); }
-  bool end_object() override { return end("}"); }
-  bool start_array(std::size_t) override { return start("["); }
-  bool end_array() override { return end("]"); }
+  bool start_object(std::size_t) override { return start("{", false); }
+  bool end_object() override { return end("}", false); }
+  bool start_array(std::size_t) override { return start("[", true); }
+  bool end_array() override { return end("]", true); }
   bool parse_error(std::size_t, const std::string&, const json::exception&) override { return false; }
 
  private:
@@ -117,35 +155,36 @@ class MemberDivider : public nlohmann::json_sax<json> {
     end_value();
     return true;
   }
-  bool start(const char* bracket) {
+  bool start(const char* bracket, bool is_list) {
     write(bracket);
     comes_next_ = true;
-    ++depth_;
+    path_.open(is_list);
     return true;
   }
-  bool end(const char* bracket) {
+  bool end(const char* bracket, bool is_list) {
     parts_[part_] += bracket;
-    --depth_;
+    path_.close(is_list);
     end_value();
     return true;
   }
   void end_value() {
     comes_next_ = false;
-    if (depth_ == 1 && part_ == inside) part_ = after;
+    if (path_.depth() == depth_ && part_ == inside) part_ = after;
   }
 
   const std::string& key_;
   std::string parts_[3];
   Part part_ = before;
-  int depth_ = 0;
+  ValuePath path_;
+  std::size_t depth_ = 0;   // depth of the key
   bool comes_next_ = true;  // no comma before what comes next
 };
 
 }  // namespace
 
-std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number,
+std::string json_text(std::string_view line, const std::string& keys, const std::string& path, std::int64_t line_number,
                       const char* remedy) {
-  KeyHandler handler(key, fmt::format("{}:{}", path, line_number), remedy);
+  KeyHandler handler(keys, fmt::format("{}:{}", path, line_number), remedy);
   json::sax_parse(line, &handler);
   return handler.finish();
 }

@@ -10,10 +10,11 @@
 
 namespace trireme::io {
 
-/// Returns the string under `key` of the JSON object in `line`, which holds nothing else. Throws DataError
-/// "path:line_number:column: ..." where the line is not JSON or not an object, or the key is missing, occurs twice, or
-/// has no string. `remedy` ends the message about a missing key.
-std::string json_text(std::string_view line, const std::string& key, const std::string& path, std::int64_t line_number,
+/// Returns the string under a key of the JSON object in `line`, which holds nothing else: "text", or "meta.text" in the
+/// object under "meta". Those of several keys, separated by commas, follow one another with an empty line between.
+/// Throws DataError "path:line_number:column: ..." where the line is not JSON or not an object, or a key is missing,
+/// occurs twice, or has no string. `remedy` ends the message about a missing key.
+std::string json_text(std::string_view line, const std::string& keys, const std::string& path, std::int64_t line_number,
                       const char* remedy = "");
 
 /// Returns a value of the JSON library as text: on one line, or with each level indented by `indent`. Bytes that are

@@ -33,7 +33,8 @@ class Parser {
 
   data::BpeVocabulary parse(const EndNames& end) {
     const json& model = file_["model"];
-    require(json_member(model, "type") == "BPE", "the model is {}; this program takes BPE",
+    require(json_member(model, "type") == "BPE",
+            "the model is {}; this program takes BPE, and a unigram model from a tokenizer.model of SentencePiece",
             text_of(json_member(model, "type")));
     require(empty(model, "continuing_subword_prefix") && empty(model, "end_of_word_suffix"),
             "the model marks parts of words by a prefix or suffix, which this program does not support");
@@ -88,10 +89,10 @@ class Parser {
         vocabulary_.special.push_back(id);
         continue;
       }
-      require(!flag(token, "single_word"), "the added token '{}' is 'single_word', which this program does not support",
-              shortened(content));
-      properties_[id] = {
-          .lstrip = flag(token, "lstrip"), .rstrip = flag(token, "rstrip"), .normalized = flag(token, "normalized")};
+      properties_[id] = {.single_word = flag(token, "single_word"),
+                         .lstrip = flag(token, "lstrip"),
+                         .rstrip = flag(token, "rstrip"),
+                         .normalized = flag(token, "normalized")};
       vocabulary_.added.push_back(id);
     }
   }

@@ -10,6 +10,7 @@
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
 #include "src/data/tokenizer/character_words.hpp"
+#include "src/data/tokenizer/split_words.hpp"
 
 namespace trireme::io {
 namespace {
@@ -19,26 +20,21 @@ using data::NormalizerStep;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::array<std::pair<std::string_view, data::WordPattern>, data::word_pattern_count> patterns{{
-    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", data::WordPattern::gpt2},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     data::WordPattern::llama3},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     data::WordPattern::qwen2},
-    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     data::WordPattern::tekken},
-    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     data::WordPattern::o200k},
-}};
-
 using Kind = NormalizerStep::Kind;
-constexpr std::array<std::pair<const char*, Kind>, data::normalizer_step_count> steps{{{"NFC", Kind::nfc},
-                                                                                       {"NFD", Kind::nfd},
-                                                                                       {"NFKC", Kind::nfkc},
-                                                                                       {"NFKD", Kind::nfkd},
-                                                                                       {"Lowercase", Kind::lower_case},
-                                                                                       {"Prepend", Kind::prepend},
-                                                                                       {"Replace", Kind::replace}}};
+constexpr std::array<std::pair<const char*, Kind>, data::normalizer_step_count> steps{
+    {{"NFC", Kind::nfc},
+     {"NFD", Kind::nfd},
+     {"NFKC", Kind::nfkc},
+     {"NFKD", Kind::nfkd},
+     {"Lowercase", Kind::lower_case},
+     {"Prepend", Kind::prepend},
+     {"Replace", Kind::replace},
+     {"Strip", Kind::strip_left},
+     {"Strip", Kind::strip_right},
+     {"StripAccents", Kind::strip_marks},
+     {"Replace", Kind::replace_matches}}};
+constexpr std::array<const char*, 5> behaviors{"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+                                               "Contiguous"};
 constexpr std::array<const char*, 3> prepend_schemes{"never", "first", "always"};
 
 std::string quoted(const json& value) { return shortened(json_dump(value)); }
@@ -87,17 +83,22 @@ class FormReader {
     const json& type = json_member(normalizer, "type");
     const auto known = std::ranges::find_if(steps, [&](const auto& step) { return type == step.first; });
     require(known != steps.end(),
-            "the normalizer is {}; this program supports NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace of a text, "
-            "and sequences of them",
+            "the normalizer is {}; this program supports NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, "
+            "StripAccents and sequences of them",
             quoted(normalizer));
     NormalizerStep step{known->second};
+    if (step.kind == Kind::strip_left) {
+      if (flag(normalizer, "strip_left")) vocabulary_.normalizer.push_back(step);
+      if (flag(normalizer, "strip_right")) vocabulary_.normalizer.push_back({Kind::strip_right});
+      return;
+    }
     if (step.kind == Kind::prepend) step.text = text(normalizer, "prepend");
     if (step.kind == Kind::replace) {
       const json& pattern = json_member(normalizer, "pattern");
-      require(json_member(pattern, "String").is_string() && pattern["String"] != "",
-              "the normalizer replaces {}; this program supports a text that is not empty, no regular expression",
-              quoted(pattern));
-      step.text = text(pattern, "String");
+      const bool is_regex = json_member(pattern, "Regex").is_string();
+      if (is_regex) step.kind = Kind::replace_matches;
+      step.text = text(pattern, is_regex ? "Regex" : "String");
+      require(!step.text.empty(), "the normalizer replaces {}, an empty text", quoted(pattern));
       step.replacement = text(normalizer, "content");
     }
     vocabulary_.normalizer.push_back(std::move(step));
@@ -109,7 +110,8 @@ class FormReader {
     const auto replaces = std::ranges::find_if(
         done, [](const NormalizerStep& step) { return step.kind == Kind::replace && step.text == " "; });
     return replaces != done.end() && std::all_of(replaces, done.end(), [](const NormalizerStep& step) {
-             const std::string& made = step.kind == Kind::replace ? step.replacement : step.text;
+             const bool replaces_text = step.kind == Kind::replace || step.kind == Kind::replace_matches;
+             const std::string& made = replaces_text ? step.replacement : step.text;
              return step.kind != Kind::nfkc && step.kind != Kind::nfkd && made.find(' ') == made.npos;
            });
   }
@@ -163,30 +165,59 @@ class FormReader {
     vocabulary_.characters->strip = strips;
   }
 
+  /// Reads the words of a byte-level BPE: steps that cut text, of which ByteLevel, exactly one, also spells its bytes
+  /// for the steps after it.
   void read_byte_words(const json& pre_tokenizer) {
-    const json& parts = json_member(pre_tokenizer, "pretokenizers");
-    const bool is_sequence = json_member(pre_tokenizer, "type") == "Sequence" && parts.is_array();
-    const bool is_split = is_sequence && parts.size() == 2 && json_member(parts[0], "type") == "Split";
-    const json& byte_level = is_split ? parts[1] : is_sequence && parts.size() == 1 ? parts[0] : pre_tokenizer;
-    require(json_member(byte_level, "type") == "ByteLevel",
-            "the pre-tokenizer is {}; this program supports ByteLevel, alone or after one Split",
-            quoted(pre_tokenizer));
-    require(!flag(byte_level, "add_prefix_space"),
-            "'add_prefix_space' is on: the space before a text's first word cannot be told from one of the text");
-    const bool own_pattern = flag(byte_level, "use_regex", true);
-    if (!is_split) {
-      require(own_pattern, "the pre-tokenizer cuts text into no words ('use_regex' is off)");
+    bool is_spelled = false;
+    std::vector<data::SplitStep> splits;
+    add_splits(pre_tokenizer, splits, is_spelled);
+    require(is_spelled, "the pre-tokenizer is {}: it has no ByteLevel", quoted(pre_tokenizer));
+    require(!splits.empty(), "the pre-tokenizer cuts text into no words ('use_regex' is off)");
+    data::set_words(vocabulary_, std::move(splits));
+  }
+
+  void add_splits(const json& pre_tokenizer, std::vector<data::SplitStep>& splits, bool& is_spelled) const {
+    const json& type = json_member(pre_tokenizer, "type");
+    data::SplitStep step{.regex = {}, .in_spelling = is_spelled};
+    if (type == "Sequence") {
+      for (const json& part : json_member(pre_tokenizer, "pretokenizers")) add_splits(part, splits, is_spelled);
       return;
     }
-    require(!own_pattern, "the pre-tokenizer cuts words twice: by a Split and by ByteLevel's 'use_regex'");
-    const json& regex = json_member(json_member(parts[0], "pattern"), "Regex");
-    const auto known =
-        std::ranges::find_if(patterns, [&](const auto& pattern) { return regex == std::string(pattern.first); });
-    require(known != patterns.end() && json_member(parts[0], "behavior") == "Isolated" && !flag(parts[0], "invert"),
-            "words are cut by {}; this program supports the patterns of GPT-2, Llama 3 (cl100k), Qwen 2, Mistral "
-            "(Tekken) and o200k, 'Isolated'",
-            quoted(parts[0]));
-    vocabulary_.pattern = known->second;
+    if (type == "ByteLevel") {
+      require(!is_spelled, "the pre-tokenizer has two ByteLevel");
+      require(!flag(pre_tokenizer, "add_prefix_space"),
+              "'add_prefix_space' is on: the space before a text's first word cannot be told from one of the text");
+      is_spelled = true;
+      if (!flag(pre_tokenizer, "use_regex", true)) return;
+      step.regex = data::regex_of(data::WordPattern::gpt2);
+    } else if (type == "Split") {
+      const json& pattern = json_member(pre_tokenizer, "pattern");
+      const bool is_regex = json_member(pattern, "Regex").is_string();
+      step.regex = is_regex ? text(pattern, "Regex") : data::regex_of_text(text(pattern, "String"));
+      step.behavior = behavior_of(pre_tokenizer);
+      step.invert = flag(pre_tokenizer, "invert");
+    } else if (type == "Digits") {
+      step.regex = flag(pre_tokenizer, "individual_digits") ? R"(\p{N})" : R"(\p{N}+)";
+    } else if (type == "Punctuation") {
+      step.regex = data::punctuation;
+      if (!json_member(pre_tokenizer, "behavior").is_null()) step.behavior = behavior_of(pre_tokenizer);
+    } else {
+      require(false,
+              "the pre-tokenizer is {}; this program supports ByteLevel, alone or in a sequence with Split, Digits and "
+              "Punctuation",
+              quoted(pre_tokenizer));
+    }
+    splits.push_back(std::move(step));
+  }
+
+  data::SplitStep::Behavior behavior_of(const json& pre_tokenizer) const {
+    const json& behavior = json_member(pre_tokenizer, "behavior");
+    const auto known = std::ranges::find_if(behaviors, [&](const char* name) { return behavior == name; });
+    require(known != behaviors.end(),
+            "the 'behavior' of {} is not Removed, Isolated, MergedWithPrevious, "
+            "MergedWithNext or Contiguous",
+            quoted(pre_tokenizer));
+    return static_cast<data::SplitStep::Behavior>(known - behaviors.begin());
   }
 
   const json& file_;
@@ -197,9 +228,13 @@ class FormReader {
 ordered_json step_json(const NormalizerStep& step) {
   ordered_json result{{"type", std::ranges::find(steps, step.kind, [](const auto& s) { return s.second; })->first}};
   if (step.kind == Kind::prepend) result["prepend"] = step.text;
-  if (step.kind == Kind::replace) {
-    result["pattern"] = {{"String", step.text}};
+  if (step.kind == Kind::replace || step.kind == Kind::replace_matches) {
+    result["pattern"] = {{step.kind == Kind::replace ? "String" : "Regex", step.text}};
     result["content"] = step.replacement;
+  }
+  if (step.kind == Kind::strip_left || step.kind == Kind::strip_right) {
+    result["strip_left"] = step.kind == Kind::strip_left;
+    result["strip_right"] = step.kind == Kind::strip_right;
   }
   return result;
 }
@@ -216,12 +251,26 @@ ordered_json byte_level(bool regex) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", regex}};
 }
 
-ordered_json byte_words_json(data::WordPattern pattern) {
-  if (pattern == data::WordPattern::gpt2) return byte_level(true);
-  const auto known = std::ranges::find(patterns, pattern, [](const auto& row) { return row.second; });
-  const ordered_json split{
-      {"type", "Split"}, {"pattern", {{"Regex", known->first}}}, {"behavior", "Isolated"}, {"invert", false}};
-  return {{"type", "Sequence"}, {"pretokenizers", ordered_json::array({split, byte_level(false)})}};
+ordered_json split_json(const data::SplitStep& step) {
+  return {{"type", "Split"},
+          {"pattern", {{"Regex", step.regex}}},
+          {"behavior", behaviors[static_cast<std::size_t>(step.behavior)]},
+          {"invert", step.invert}};
+}
+
+ordered_json byte_words_json(const data::BpeVocabulary& vocabulary) {
+  std::vector<data::SplitStep> splits = vocabulary.splits;
+  if (splits.empty() && vocabulary.pattern == data::WordPattern::gpt2) return byte_level(true);
+  if (splits.empty()) splits = {{.regex = std::string(data::regex_of(vocabulary.pattern))}};
+  ordered_json parts = ordered_json::array();
+  bool is_spelled = false;
+  for (const data::SplitStep& step : splits) {
+    if (step.in_spelling && !is_spelled) parts.push_back(byte_level(false));
+    is_spelled = step.in_spelling;
+    parts.push_back(split_json(step));
+  }
+  if (!is_spelled) parts.push_back(byte_level(false));
+  return {{"type", "Sequence"}, {"pretokenizers", parts}};
 }
 
 ordered_json character_words_json(const data::CharacterForm& form) {
@@ -248,7 +297,7 @@ void read_huggingface_form(const json& file, const std::string& path, data::BpeV
 void write_huggingface_form(const data::BpeVocabulary& vocabulary, ordered_json& file) {
   const auto& form = vocabulary.characters;
   file["normalizer"] = normalizer_json(vocabulary.normalizer);
-  file["pre_tokenizer"] = form ? character_words_json(*form) : byte_words_json(vocabulary.pattern);
+  file["pre_tokenizer"] = form ? character_words_json(*form) : byte_words_json(vocabulary);
   file["decoder"] = form ? decoder_json(*form) : byte_level(true);
 }
 

@@ -3,15 +3,13 @@
 #include <string>
 #include <string_view>
 
+#include "src/data/tokenizer/byte_spelling.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 
 namespace trireme::io {
 
-/// Decodes `characters`, UTF-8, by GPT-2's table, which maps every byte to a printable character; empty if one maps to
-/// no byte.
-std::string bytes_of(std::string_view characters);
-/// The inverse.
-std::string spelling_of(std::string_view bytes);
+using data::bytes_of;
+using data::spelling_of;
 
 /// Reads GPT-2's two files: the vocabulary, a JSON object {"token": id, ...} (encoder.json, vocab.json), and the
 /// merges, a line "left right" each, best first, after an optional line "#version" (vocab.bpe, merges.txt). Both spell

@@ -230,6 +230,9 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
         fmt::format("trireme corpus part 2\ntokenizer {}\nappend {}\nskip {}\nsentences {}", tokenizer.digest(),
                     options.text.append_end_of_document, options.text.skip_bad_lines, options.text.split_sentences);
     if (options.text.beginning) purpose += fmt::format("\nbeginning {}", *options.text.beginning);
+    if (options.text.special_names != SpecialNames::text) {
+      purpose += fmt::format("\nspecial names {}", static_cast<int>(options.text.special_names));
+    }
     ranges = cut_input(files, options.inputs, options.text.reader, options.part_bytes, purpose);
     for (const InputRange& range : ranges) {
       paths.push_back(folder_path + "/" + range.digest);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -8,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "src/base/check.hpp"
 #include "src/prepare/corpora.hpp"
@@ -77,12 +79,18 @@ enum class Access {
   read
 };
 
-enum class Compression { none, gzip, zstd };
+enum class Compression { none, gzip, zstd, bzip2, xz };
 
-/// Returns the compression selected by a file's extension: .gz, .zst or none.
+/// Extensions of compressed files.
+inline constexpr std::array<std::pair<std::string_view, Compression>, 4> compression_extensions{
+    {{".gz", Compression::gzip}, {".zst", Compression::zstd}, {".bz2", Compression::bzip2}, {".xz", Compression::xz}}};
+
+/// Returns the compression selected by a file's extension.
 constexpr Compression compression_by_name(std::string_view path) {
-  if (path.ends_with(".gz")) return Compression::gzip;
-  return path.ends_with(".zst") ? Compression::zstd : Compression::none;
+  for (const auto& [extension, compression] : compression_extensions) {
+    if (path.ends_with(extension)) return compression;
+  }
+  return Compression::none;
 }
 
 /// Folder beside an output, for its intermediate files. Owned by one job at a time. Removed with this object, unless
@@ -109,15 +117,16 @@ class WorkFiles {
   virtual void touch(const std::string& path) const = 0;
   /// Syncs a complete file to disk and renames it to `target`, replacing any previous file.
   virtual void commit(const std::string& path, const std::string& target) const = 0;
-  /// Returns `bytes` as a gzip member or a Zstandard frame; concatenated ones unpack to the concatenated bytes.
+  /// Returns `bytes` as a separate member, frame or stream; concatenated ones unpack to the concatenated bytes.
   virtual std::string compressed(std::string_view bytes, Compression compression) const = 0;
 };
 
 class JsonLines {
  public:
   virtual ~JsonLines() = default;
-  /// Returns the string under `key`. Throws DataError "path:line_number:column: ..." if the line is not a JSON object,
-  /// or the key is missing, duplicated or not a string.
+  /// Returns the string under `key`, or those under several, "title,meta.text", with an empty line between. Throws
+  /// DataError "path:line_number:column: ..." if the line is not a JSON object, or a key is missing, duplicated or not
+  /// a string.
   virtual std::string text(std::string_view line, const std::string& key, const std::string& path,
                            std::int64_t line_number) const = 0;
   /// Returns an object with only the UTF-8 `text` under `key`, without newline.

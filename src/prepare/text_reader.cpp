@@ -12,7 +12,7 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr const char* to_lines = "convert it to JSON lines";
-constexpr const char* repack = "unpack it, or pack it again with gzip or zstd";
+constexpr const char* repack = "unpack it, or pack it again with gzip, zstd, bzip2 or xz";
 constexpr const char* unpack = "unpack it and name the files in it";
 constexpr const char* unpack_first = "unpack it first, once more where it was packed twice";
 constexpr const char* to_text = "convert it to text";
@@ -36,10 +36,10 @@ constexpr Container containers[] = {
     {"\x89HDF\r\n\x1A\n"sv, "HDF5", "convert it to text, or, where it is a corpus, give it to trireme corpus merge"},
     {"\x93NUMPY"sv, "a NumPy array", to_text},
     {"%PDF-"sv, "PDF", to_text},
-    {"BZh"sv, "bzip2", repack},
+    {"BZh"sv, "bzip2", unpack_first},
     {"\xFD"
      "7zXZ\0"sv,
-     "xz", repack},
+     "xz", unpack_first},
     {"LZIP"sv, "lzip", repack},
     {"\x04\x22\x4D\x18"sv, "lz4", repack},
     {"\xFF\x06\0\0sNaPpY"sv, "snappy", repack},
@@ -94,8 +94,8 @@ void check_no_byte_order_mark(const std::string& path, std::string_view head, co
 
 /// Returns whether the name, without a compression suffix, is that of JSON lines.
 bool is_json_name(std::string_view path) {
-  for (const std::string_view packed : {".gz", ".zst"}) {
-    if (path.ends_with(packed)) path.remove_suffix(packed.size());
+  for (const auto& [extension, compression] : compression_extensions) {
+    if (path.ends_with(extension)) path.remove_suffix(extension.size());
   }
   return path.ends_with(".json") || path.ends_with(".jsonl") || path.ends_with(".ndjson");
 }

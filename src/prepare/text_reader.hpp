@@ -14,7 +14,7 @@
 namespace trireme::prepare {
 
 enum class TextFormat {
-  by_name,    ///< .json, .jsonl and .ndjson, optionally followed by .gz or .zst, are JSON lines, all others text
+  by_name,    ///< .json, .jsonl and .ndjson, or these compressed, are JSON lines, all others text
   text,       ///< a file is a document
   lines,      ///< likewise for a TextReader; for a DocumentReader each of its non-blank lines is one
   json_lines  ///< a line is a JSON object with a document under a key; blank lines are skipped
@@ -22,9 +22,9 @@ enum class TextFormat {
 
 struct TextReaderOptions {
   TextFormat format = TextFormat::by_name;
-  std::string json_key = "text";
-  bool check_utf8 = true;       ///< refuse bytes that are not UTF-8, and byte-order marks
-  bool may_keep_bytes = false;  ///< the command has <invalid_utf8>, a remedy for them
+  std::string json_key = "text";  ///< one, or several and nested ones: "title,meta.text"
+  bool check_utf8 = true;         ///< refuse bytes that are not UTF-8, and byte-order marks
+  bool may_keep_bytes = false;    ///< the command has <invalid_utf8>, a remedy for them
   /// Returns whether a text may be cut before a byte, as `data::Tokenizer::can_cut`.
   std::function<bool(std::string_view, std::size_t)> can_cut = data::is_word_cut;
   std::int64_t piece_bytes = std::int64_t{1} << 20;  ///< texts are cut into pieces of about this size

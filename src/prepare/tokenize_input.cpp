@@ -54,48 +54,71 @@ struct EncodedPiece {
   std::optional<DataError> error;
 };
 
-void encode_part(std::string_view text, bool begins_document, const data::Tokenizer& tokenizer, EncodedPiece& work) {
-  if (begins_document) {
-    tokenizer.encode(text, work.ids);
-  } else {
-    tokenizer.encode_continuation(text, work.ids);
-  }
-}
+/// Encodes pieces of text.
+class PieceEncoder {
+ public:
+  PieceEncoder(const Files& files, const CorpusTextOptions& options, const data::Tokenizer& tokenizer)
+      : files_(files), options_(options), tokenizer_(tokenizer), finder_(tokenizer), parser_(tokenizer) {}
 
-void encode_sentences(std::string_view text, bool begins_document, const data::Tokenizer& tokenizer,
-                      EncodedPiece& work) {
-  std::size_t begin = 0;
-  for (const std::size_t end : data::sentence_ends(text)) {
-    encode_part(text.substr(begin, end - begin), begins_document && begin == 0, tokenizer, work);
-    work.sentence_ends.push_back(work.ids.size());
-    begin = end;
-  }
-}
-
-EncodedPiece encode(const Files& files, TextPiece& piece, const CorpusTextOptions& text_options,
-                    const data::Tokenizer& tokenizer, const data::SpecialTokenFinder& special_tokens) {
-  const TextReaderOptions& options = text_options.reader;
-  EncodedPiece work;
-  try {
-    const std::string text = text_of(files, piece, options);
-    work.text_bytes = static_cast<std::int64_t>(text.size());
-    special_tokens.count(text, work.special_tokens);
-    for (std::string_view rest = text; !rest.empty();) {
-      const CutPoint cut = first_cut(rest, options);
-      work.forced_cuts += cut.forced ? 1 : 0;
-      const bool begins_document = rest.size() == text.size() && (piece.is_json || piece.position == 0);
-      if (text_options.split_sentences) {
-        encode_sentences(rest.substr(0, cut.position), begins_document, tokenizer, work);
-      } else {
-        encode_part(rest.substr(0, cut.position), begins_document, tokenizer, work);
+  EncodedPiece encode(TextPiece& piece) const {
+    EncodedPiece work;
+    try {
+      const std::string text = text_of(files_, piece, options_.reader);
+      work.text_bytes = static_cast<std::int64_t>(text.size());
+      finder_.count(text, work.special_tokens);
+      if (options_.special_names == SpecialNames::refuse) refuse_special(piece, work.special_tokens);
+      for (std::string_view rest = text; !rest.empty();) {
+        const CutPoint cut = first_cut(rest, options_.reader);
+        work.forced_cuts += cut.forced ? 1 : 0;
+        const bool begins_document = rest.size() == text.size() && (piece.is_json || piece.position == 0);
+        if (options_.split_sentences) {
+          encode_sentences(rest.substr(0, cut.position), begins_document, work);
+        } else {
+          encode_part(rest.substr(0, cut.position), begins_document, work.ids);
+        }
+        rest.remove_prefix(cut.position);
       }
-      rest.remove_prefix(cut.position);
+    } catch (const DataError& error) {
+      work.error = error;
     }
-  } catch (const DataError& error) {
-    work.error = error;
+    return work;
   }
-  return work;
-}
+
+ private:
+  static void refuse_special(const TextPiece& piece, const data::SpellingCounts& found) {
+    if (found.empty()) return;
+    const std::int64_t before = piece.lines_before ? piece.lines_before->count() : 0;
+    throw DataError(
+        "{}:{}{}: the text contains '{}', the name of a special token. <special_tokens_in_text> text or "
+        "parse takes it as text or as the token",
+        piece.path, piece.is_json ? "" : "byte ", piece.position + before, found.begin()->first);
+  }
+
+  void encode_part(std::string_view text, bool begins_document, std::vector<std::int32_t>& ids) const {
+    if (options_.special_names == SpecialNames::parse) {
+      parser_.encode(text, begins_document, ids);
+    } else if (begins_document) {
+      tokenizer_.encode(text, ids);
+    } else {
+      tokenizer_.encode_continuation(text, ids);
+    }
+  }
+
+  void encode_sentences(std::string_view text, bool begins_document, EncodedPiece& work) const {
+    std::size_t begin = 0;
+    for (const std::size_t end : data::sentence_ends(text)) {
+      encode_part(text.substr(begin, end - begin), begins_document && begin == 0, work.ids);
+      work.sentence_ends.push_back(work.ids.size());
+      begin = end;
+    }
+  }
+
+  const Files& files_;
+  const CorpusTextOptions& options_;
+  const data::Tokenizer& tokenizer_;
+  data::SpecialTokenFinder finder_;
+  data::SpecialTokenParser parser_;
+};
 
 }  // namespace
 
@@ -165,7 +188,7 @@ void tokenize_range(const Files& files, const InputRange& range, const CorpusTex
   const auto writer = files.corpora->create_part(path, tokenizer.vocabulary_size(), range.begins_inside_document);
   CorpusTextCounts counts{.forced_cuts = range.forced_cuts};
   const std::int32_t end_of_document = tokenizer.end_of_document();
-  const data::SpecialTokenFinder special_tokens(tokenizer);
+  const PieceEncoder encoder(files, options, tokenizer);
   // Enough to keep all threads busy: pieces of text are a MiB, lines of JSON may be short.
   const auto batch_bytes = options.reader.piece_bytes * 2 * pool.threads();
   for (;;) {
@@ -174,7 +197,7 @@ void tokenize_range(const Files& files, const InputRange& range, const CorpusTex
     std::vector<EncodedPiece> encoded(batch.size());
     pool.parallel_for(std::ssize(batch), [&](std::int64_t i) {
       const auto at = static_cast<std::size_t>(i);
-      encoded[at] = encode(files, batch[at], options, tokenizer, special_tokens);
+      encoded[at] = encoder.encode(batch[at]);
     });
     for (std::size_t piece = 0; piece < batch.size(); ++piece) {
       const EncodedPiece& work = encoded[piece];

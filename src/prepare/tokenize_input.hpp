@@ -28,13 +28,17 @@ std::vector<InputRange> cut_input(const Files& files, const std::vector<std::str
                                   const TextReaderOptions& options, std::int64_t range_bytes,
                                   const std::string& purpose);
 
+/// Treatment of names of special tokens in texts: ordinary text, these tokens, or an error.
+enum class SpecialNames { text, parse, refuse };
+
 /// Options of tokenization.
 struct CorpusTextOptions {
   TextReaderOptions reader;
   bool split_sentences = false;         ///< also keep sentences; `reader.can_cut` must then be `data::is_sentence_end`
   bool append_end_of_document = false;  ///< after every non-empty document
-  std::optional<std::int32_t> beginning = {};  ///< id before every non-empty document
-  bool skip_bad_lines = false;                 ///< skip bad lines of JSON; otherwise the first one is an error
+  std::optional<std::int32_t> beginning = {};       ///< id before every non-empty document
+  SpecialNames special_names = SpecialNames::text;  ///< with `parse`, `reader.can_cut` must be the parser's
+  bool skip_bad_lines = false;                      ///< skip bad lines of JSON; otherwise the first one is an error
   std::int64_t max_bad_lines = 1000;
 };
 

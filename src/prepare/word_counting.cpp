@@ -20,8 +20,8 @@ std::int64_t size_of(const std::vector<data::WordCounts>& partitions) {
 
 CountedWords count_words(const Files& files, WordCountingOptions options, ThreadPool& pool,
                          const ByteProgress& progress) {
-  const data::WordSplitter splitter(options.pattern);
-  options.reader.can_cut = [&](std::string_view text, std::size_t at) { return splitter.can_cut(text, at); };
+  const data::SplitWords splits(options.splits);
+  options.reader.can_cut = [&](std::string_view text, std::size_t at) { return splits.can_cut(text, at); };
   TextReader reader(files, options.inputs, options.reader);
   const auto threads = static_cast<std::size_t>(pool.threads());
   std::vector<data::WordCounts> local(threads);       // counts of each thread
@@ -37,7 +37,7 @@ CountedWords count_words(const Files& files, WordCountingOptions options, Thread
       for (std::size_t i = t; i < batch.size(); i += threads) {
         const std::string text = text_of(files, batch[i], options.reader);
         local_bytes[t] += std::ssize(text);
-        local[t].add_text(text, splitter);
+        local[t].add_text(text, splits);
       }
     });
     pool.parallel_for(pool.threads(), [&](std::int64_t partition) {

@@ -15,7 +15,7 @@ struct WordCountingOptions {
   std::vector<std::string> inputs;
   TextReaderOptions reader;
   std::int64_t max_words = 10'000'000;  ///< distinct words kept at a time
-  data::WordPattern pattern = data::WordPattern::gpt2;
+  std::vector<data::SplitStep> splits;  ///< that cut the words
 };
 
 struct CountedWords {
@@ -25,7 +25,7 @@ struct CountedWords {
   std::int64_t forgotten = 0;    ///< occurrences of other words
 };
 
-/// Counts the words of texts, cut by the pattern, with all threads of `pool`. Memory is bounded: whenever there are
+/// Counts the words of texts, with all threads of `pool`. Memory is bounded: whenever there are
 /// more than `max_words`, the rarest are dropped until half of them are left. The result does not depend on the
 /// threads. `progress` is called periodically with the bytes read and the total. Throws like `TextReader` and
 /// `text_of`.

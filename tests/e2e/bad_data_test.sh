@@ -76,7 +76,7 @@ built() { # built CODE MESSAGE ARGUMENT...: refused, and neither the corpus nor 
 printf '{"text": "a good line"}\n{"tex\n' >bad.jsonl
 built 3 "bad.jsonl:2:6: not JSON" --input bad.jsonl --tokenizer bytes
 head -c 9000 corpus.h5 >text.jsonl.gz
-built 3 "text.jsonl.gz holds neither gzip nor Zstandard data" --input text.jsonl.gz --tokenizer bytes
+built 3 "text.jsonl.gz does not hold compressed data" --input text.jsonl.gz --tokenizer bytes
 { printf 'PAR1\x15\x04' && cat corpus.jsonl; } >text.parquet
 for command in "corpus clean --output new.jsonl --min-tokens 0 --input" "tokenizer train --output new --vocab-size 300 --input"; do
   # shellcheck disable=SC2086  # words

@@ -32,6 +32,29 @@ gzip -k text.jsonl
 zstd -q -k text.txt
 done_by 2 corpus build --input text.jsonl.gz text.txt.zst --tokenizer bytes --append-eod --output packed.h5
 check "compressed text makes the same corpus" cmp one.h5 packed.h5
+bzip2 -k text.jsonl
+xz -k text.txt
+done_by 2 corpus build --input text.jsonl.bz2 text.txt.xz --tokenizer bytes --append-eod --output packed.h5
+check "so does any compression" cmp one.h5 packed.h5
+
+# Folders, patterns and standard input.
+mkdir folder
+cp text.jsonl folder/a.jsonl
+cp text.txt folder/b.txt
+for input in folder 'folder/?.*'; do
+  done_by 2 corpus build --input "$input" --tokenizer bytes --append-eod --output packed.h5
+  check "$input stands for its files" cmp one.h5 packed.h5
+done
+done_by 1 corpus build --input text.jsonl --tokenizer bytes --output json.h5
+TMPDIR=$PWD/folder done_by 1 corpus build --input - --input-format json --tokenizer bytes --output packed.h5 <text.jsonl
+check "standard input makes the same corpus" cmp json.h5 packed.h5
+check "and its copy is gone" [ "$(ls folder)" = "a.jsonl
+b.txt" ]
+refused 2 "standard input (-) can be read once, by one rank" 2 corpus build --input - --tokenizer bytes --output bad.h5
+refused 3 "none/* matches no file" 1 corpus build --input 'none/*' --tokenizer bytes --output bad.h5
+mkdir empty
+refused 3 "the folder empty has no files" 2 corpus build --input empty --tokenizer bytes --output bad.h5
+
 size=$(stat -c %s text.jsonl.gz)
 head -c $((size / 2)) text.jsonl.gz >cut.jsonl.gz
 refused 3 "cut.jsonl.gz, byte $((size / 2)): the gzip data end here" 1 corpus build --input cut.jsonl.gz --tokenizer bytes --output bad.h5
@@ -55,6 +78,12 @@ printf '{"text": "a <|endoftext|> b <|endoftext|>"}\n' >special.jsonl
 done_by 2 corpus build --input special.jsonl text.txt --part-size 3000 --tokenizer gpt2 --vocab-file encoder.json \
   --merge-file vocab.bpe --output special.h5
 check "names of special tokens are counted" grep -q 'which became ordinary text: 2 <|endoftext|>' err
+special=(corpus build --input special.jsonl --tokenizer gpt2 --vocab-file encoder.json --merge-file vocab.bpe --output parsed.h5)
+refused 3 "special.jsonl:1: the text contains '<|endoftext|>', the name of a special token. --special-tokens-in-text text or parse" 1 \
+  "${special[@]}" --special-tokens-in-text refuse
+done_by 1 "${special[@]}" --special-tokens-in-text parse
+check "or become these tokens" grep -q 'which became these tokens: 2 <|endoftext|>' err
+check "a, b, three spaces and two of them are 7 tokens" grep -q '1 documents, 7 tokens' err
 head -c 40000000 /dev/zero | tr '\0' x >run.txt
 # AddressSanitizer takes terabytes of addresses, and keeps what was freed for a while.
 most_kib=700000 more_kib=20000

@@ -107,3 +107,28 @@ echo '{"tokens": [272, 71, 72]}' >tools_tokens.jsonl
 done_by 1 generate --load with_tools --max-new-tokens 8 --temperature 0 --prompts tools_tokens.jsonl --output tools.out
 done_by 1 generate --load with_tools --max-new-tokens 8 --temperature 0 --chat tools.json --output -
 check "a conversation with tools takes the template tool_use" cmp out tools.out
+
+# SentencePiece, from a tokenizer.model to an export and back; a program without its library says so.
+pieces=(--tokenizer sentencepiece --tokenizer-model "$tokenizers/sentencepiece_bpe/tokenizer.model")
+on 2 corpus build --input bytes.jsonl "${pieces[@]}" --append-eod --prepend-bos --output pieces.h5
+if grep -q 'built without it' err; then
+  check "exit code 4 without SentencePiece" [ $code -eq 4 ]
+else
+  check "a tokenizer.model makes a corpus" [ $code -eq 0 ]
+  done_by 1 corpus verify pieces.h5
+  done_by 1 train "${shape[@]}" --train-iters 1 --data-path pieces.h5 --save pieces --tokenizer-type Llama2Tokenizer \
+    --tokenizer-model "$tokenizers/sentencepiece_bpe/tokenizer.model"
+  done_by 1 checkpoint export --load pieces --output model5
+  check "the export has it" cmp model5/tokenizer.model "$tokenizers/sentencepiece_bpe/tokenizer.model"
+  done_by 1 checkpoint import --input model5 --output pieces2
+  for load in pieces pieces2; do
+    done_by 1 generate --load $load --max-new-tokens 8 --temperature 0 --prompt "the ship" --output -
+    cp out $load.out
+  done
+  check "and the import of it continues texts alike" cmp pieces.out pieces2.out
+  refused 3 "not the tokenizer sentencepiece" 1 train "${shape[@]}" --train-iters 1 --data-path pieces.h5 --save no \
+    --tokenizer-model "$tokenizers/unigram/tokenizer.model"
+  echo none >none.model
+  refused 3 "none.model does not make a tokenizer: SentencePiece cannot read" 1 corpus build --input bytes.jsonl --output no.h5 \
+    --tokenizer sentencepiece --tokenizer-model none.model
+fi

@@ -84,6 +84,63 @@ TEST(TokenizerJson, BytesAreABpeWithoutMerges) {
   EXPECT_TRUE(is_equal(*reread(*bytes), *bytes));
 }
 
+// The ids in tokenizers/NAME/expected.json come from SentencePiece.
+class SentencePieces : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    try {
+      tokenizer_ = read_tokenizer_of(folder_, "");
+    } catch (const EnvironmentError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  const std::string folder_ = std::string(TRIREME_FIXTURES "/tokenizers/") + GetParam();
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+};
+
+TEST_P(SentencePieces, GiveTheIdsOfTheLibraryAlsoOfTextsThatAreCut) {
+  std::int64_t cuts = 0;
+  for (const json& triple : json::parse(text_in(folder_ + "/expected.json"))) {
+    const auto text = triple[0].get<std::string>();
+    const auto wanted = triple[1].get<std::vector<std::int32_t>>();
+    std::vector<std::int32_t> ids;
+    tokenizer_->encode(text, ids);
+    EXPECT_EQ(ids, wanted) << text;
+    std::string decoded;
+    tokenizer_->decode(ids, decoded);
+    EXPECT_EQ(decoded, triple[2].get<std::string>()) << text;
+    for (std::size_t at = 1; at < text.size(); ++at) {
+      if (!tokenizer_->can_cut(text, at)) continue;
+      ++cuts;
+      std::vector<std::int32_t> joined;
+      tokenizer_->encode(std::string_view(text).substr(0, at), joined);
+      tokenizer_->encode_continuation(std::string_view(text).substr(at), joined);
+      EXPECT_EQ(joined, wanted) << text << " at " << at;
+    }
+  }
+  EXPECT_EQ(cuts > 20, GetParam() == std::string("sentencepiece_bpe")) << cuts;
+}
+
+TEST_P(SentencePieces, ComeBackFromCorporaAndExports) {
+  EXPECT_EQ(tokenizer_->name(), "sentencepiece");
+  EXPECT_EQ(tokenizer_->end_of_document(), 2);
+  EXPECT_EQ(tokenizer_->special().bos, 1);
+  const auto stored = data::tokenizer_from_payload(tokenizer_->name(), tokenizer_->payload());
+  EXPECT_EQ(stored->payload(), tokenizer_->payload());
+  const auto files = tokenizer_files(*stored, stored->vocabulary_size(), 64);
+  EXPECT_EQ(files.at("tokenizer.model"), text_in(folder_ + "/tokenizer.model"));
+  const json settings = json::parse(files.at("tokenizer_config.json"));
+  EXPECT_EQ(settings["bos_token"], "<s>");
+  EXPECT_EQ(settings["add_bos_token"], false);
+  EXPECT_TRUE(is_equal(*reread(*stored), *stored));
+  EXPECT_THAT(message_of<DataError>([&] { data::make_sentence_piece_tokenizer("not one"); }),
+              HasSubstr("SentencePiece cannot read the tokenizer.model"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SentencePieces, testing::Values("unigram", "sentencepiece_bpe"),
+                         [](const auto& info) { return std::string(info.param); });
+
 class SpecialTokensJson : public testing::TestWithParam<const char*> {
  protected:
   const std::string folder_ = std::string(TRIREME_FIXTURES "/tokenizers/") + GetParam();

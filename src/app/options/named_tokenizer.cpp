@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "io/huggingface/tokenizer_json.hpp"
 #include "io/tokenizer/huggingface_file.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/app/manual/terminal_text.hpp"
@@ -35,12 +36,12 @@ constexpr auto types = std::to_array<TokenizerType>({
     {"FalconTokenizer", "huggingface"},
     {"GPT2BPETokenizer", "gpt2"},
     {"GPT2BPETokenizerWithFIM", "gpt2"},
-    {"GPTSentencePieceTokenizer", "huggingface"},
-    {"HuggingFaceTokenizer", "gpt2 huggingface wordpiece"},
-    {"Llama2Tokenizer", "huggingface"},
+    {"GPTSentencePieceTokenizer", "huggingface sentencepiece"},
+    {"HuggingFaceTokenizer", "gpt2 huggingface sentencepiece wordpiece"},
+    {"Llama2Tokenizer", "huggingface sentencepiece"},
     {"NullTokenizer", "any"},
-    {"PretrainedFromHF", "gpt2 huggingface wordpiece"},
-    {"SentencePieceTokenizer", "huggingface"},
+    {"PretrainedFromHF", "gpt2 huggingface sentencepiece wordpiece"},
+    {"SentencePieceTokenizer", "huggingface sentencepiece"},
     {"TikTokenizer", "gpt2 huggingface"},
     {"TokenizerFromFile", "gpt2 huggingface"},
     {"TokenizerFromFileWithFIM", "gpt2 huggingface"},
@@ -52,10 +53,11 @@ std::string described(const std::string& name, const std::string& payload) {
   return data::wordpiece_from_payload(payload).lower_case ? "wordpiece in lower case" : "wordpiece that keeps case";
 }
 
-/// Returns the file, or tokenizer.json in a folder.
-std::string file_of(const std::string& path) {
+/// Returns the file, or the tokenizer's in a folder.
+std::string file_of(const std::string& path, const std::string& tokenizer) {
   std::error_code error;
-  return std::filesystem::is_directory(path, error) ? path + "/tokenizer.json" : path;
+  if (!std::filesystem::is_directory(path, error)) return path;
+  return path + (tokenizer == "sentencepiece" ? "/tokenizer.model" : "/tokenizer.json");
 }
 
 bool is_file(const std::string& path) {
@@ -71,7 +73,8 @@ void NamedTokenizer::declare(Options& options) {
   options.add("vocab-file", &vocabulary_file, "FILE",
               "Vocabulary, checked against the tokenizer in the corpus or checkpoint.");
   options.add("merge-file", &merge_file, "FILE", "Merges of GPT-2's vocabulary, likewise.");
-  options.add("tokenizer-model", &model, "FILE", "Hugging Face's tokenizer.json or its folder, likewise.");
+  options.add("tokenizer-model", &model, "FILE",
+              "Hugging Face's tokenizer.json or SentencePiece's tokenizer.model, or its folder, likewise.");
 }
 
 std::vector<std::string> NamedTokenizer::compare(const std::string& holder, const std::string& name,
@@ -106,7 +109,7 @@ void NamedTokenizer::compare_type(const std::string& holder, const std::string& 
 
 void NamedTokenizer::compare_files(const std::string& holder, const std::string& name, const std::string& payload,
                                    std::vector<std::string>& lines) const {
-  const std::string model_file = file_of(model);
+  const std::string model_file = file_of(model, name);
   const std::pair<const char*, const std::string*> given[] = {
       {"--vocab-file", &vocabulary_file}, {"--merge-file", &merge_file}, {"--tokenizer-model", &model_file}};
   std::vector<std::string> missing, found;
@@ -130,6 +133,8 @@ void NamedTokenizer::compare_files(const std::string& holder, const std::string&
       const data::BpeVocabulary held = data::bpe_from_payload(payload);
       const std::string& end = held.tokens.at(static_cast<std::size_t>(held.end_of_document));
       tokenizer = data::make_huggingface_tokenizer(io::read_huggingface_file(model_file, {end}));
+    } else if (name == "sentencepiece" && is_file(model_file)) {
+      tokenizer = io::read_sentence_piece(model_file);
     }
   } catch (const DataError& error) {
     throw DataError("{}: not the tokenizer {} that {} holds: {}. Leave the option out, or give its file",

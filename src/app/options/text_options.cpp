@@ -31,7 +31,16 @@ void add_text_format(Options& options, prepare::TextReaderOptions* reader) {
   using enum prepare::TextFormat;
   options.add_choice("input-format", &reader->format, {{"auto", by_name}, {"text", text}, {"json", json_lines}},
                      "Format of the input files; auto: by their names.");
-  options.add("json-key,json-keys", &reader->json_key, "KEY", "Key of the text in each JSON object.");
+  options.add(
+      "json-key,json-keys", &reader->json_key, "KEY,...",
+      "Key of the text in each JSON object: text, or meta.text in the object under meta. Texts of several keys, "
+      "title,meta.text, make one document, with an empty line between them.");
+}
+
+void check_one_key(const std::string& json_key) {
+  TRIREME_CHECK(json_key.find(',') == json_key.npos, ConfigError,
+                "--json-key {}: the documents that are written have their text under one key. Try one of these",
+                json_key);
 }
 
 void add_bad_lines(Options& options, bool* skip, std::int64_t* max_lines) {
@@ -52,10 +61,11 @@ int thread_count(const mpi::MpiCommunicator& world, std::optional<int> workers) 
 void TokenizerOptions::declare(Options& options, Ids ids) {
   options.section("Tokens");
   std::vector<Choice<std::string>> choices;
-  for (const char* name : {"bytes", "gpt2", "wordpiece", "huggingface"}) choices.push_back({name, name});
+  for (const char* name : {"bytes", "gpt2", "wordpiece", "huggingface", "sentencepiece"})
+    choices.push_back({name, name});
   std::string help =
-      "The 256 byte values, GPT-2's byte-level BPE, BERT's WordPiece, or the BPE of a tokenizer.json, of bytes or "
-      "characters";
+      "The 256 byte values, GPT-2's byte-level BPE, BERT's WordPiece, the BPE of a tokenizer.json, of bytes or "
+      "characters, or SentencePiece's tokenizer.model";
   if (ids == Ids::from_elsewhere) {
     choices.push_back({"null", "null"});
     help += "; null: an unknown tokenizer, the corpus then cannot be shown as text";
@@ -64,7 +74,8 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
   options.add("vocab-file", &vocabulary_file, "FILE",
               "GPT-2's vocabulary, encoder.json or vocab.json, or BERT's, vocab.txt.");
   options.add("merge-file", &merge_file, "FILE", "GPT-2's merges: vocab.bpe or merges.txt.");
-  options.add("tokenizer-model", &model_file, "FILE", "Hugging Face's tokenizer.json.");
+  options.add("tokenizer-model", &model_file, "FILE",
+              "Hugging Face's tokenizer.json, or SentencePiece's tokenizer.model.");
   options.add("eod-token", &end_of_document, "TOKEN",
               "Token of tokenizer.json that ends documents; default <|endoftext|>, <|end_of_text|>, </s> or the "
               "eos_token beside it.");
@@ -84,7 +95,8 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
 
 std::unique_ptr<data::Tokenizer> TokenizerOptions::make() const {
   const bool is_gpt2 = tokenizer == "gpt2", is_wordpiece = tokenizer == "wordpiece";
-  const bool is_huggingface = tokenizer == "huggingface", is_null = tokenizer == "null";
+  const bool is_huggingface = tokenizer == "huggingface", is_sentence_piece = tokenizer == "sentencepiece";
+  const bool is_null = tokenizer == "null", has_model = is_huggingface || is_sentence_piece;
   Problems problems;
   const auto check = [&](bool takes, bool needs, const char* option, const std::string& value,
                          const std::string& what) {
@@ -94,7 +106,7 @@ std::unique_ptr<data::Tokenizer> TokenizerOptions::make() const {
   check(is_gpt2 || is_wordpiece, is_gpt2 || is_wordpiece, "vocab-file", vocabulary_file,
         is_wordpiece ? "vocab.txt" : "encoder.json or vocab.json");
   check(is_gpt2, is_gpt2, "merge-file", merge_file, "vocab.bpe or merges.txt");
-  check(is_huggingface, is_huggingface, "tokenizer-model", model_file, "tokenizer.json");
+  check(has_model, has_model, "tokenizer-model", model_file, is_huggingface ? "tokenizer.json" : "tokenizer.model");
   check(is_huggingface, false, "eod-token", end_of_document, "");
   problems.expect(!cased || is_wordpiece,
                   fmt::format("--tokenizer {} always keeps case: --cased is for wordpiece", tokenizer));
@@ -118,6 +130,7 @@ std::unique_ptr<data::Tokenizer> TokenizerOptions::make() const {
     return made_from("the lines of " + vocabulary_file,
                      [&] { return data::make_wordpiece_tokenizer(std::move(vocabulary)); });
   }
+  if (is_sentence_piece) return io::read_sentence_piece(model_file);
   if (is_huggingface) return io::read_tokenizer_json(model_file, end_of_document);
   return data::make_byte_tokenizer();
 }

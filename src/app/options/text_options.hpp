@@ -19,6 +19,9 @@ void add_document_format(Options& options, const std::string& name, prepare::Tex
 /// Adds --input-format, for files that are not read line by line, and --json-key.
 void add_text_format(Options& options, prepare::TextReaderOptions* reader);
 
+/// Throws ConfigError if --json-key names several keys: a command that writes its documents needs one.
+void check_one_key(const std::string& json_key);
+
 /// Adds --on-bad-line and --max-bad-lines.
 void add_bad_lines(Options& options, bool* skip, std::int64_t* max_lines);
 

@@ -229,6 +229,25 @@ std::string capitalized(std::string_view text) {
   return result + lower_case(text).substr(lower_case(text.substr(0, first.size_bytes)).size());
 }
 
+bool is_word_character(char32_t c) {
+  const utf8proc_category_t category = category_of(c);
+  const bool is_letter_mark_or_number = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL;
+  // Circled letters are symbols with the property Other_Alphabetic.
+  const bool is_circled = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+                          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+  return is_letter_mark_or_number || category == UTF8PROC_CATEGORY_PC || is_circled || c == 0x200C || c == 0x200D;
+}
+
+std::string without_marks(std::string_view text) {
+  std::string result;
+  for_each_character(text, [&](Utf8Character c, std::string_view bytes) {
+    const utf8proc_category_t category = c.size_bytes == 0 ? UTF8PROC_CATEGORY_CN : category_of(c.code_point);
+    const bool is_mark = category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+    if (!is_mark) result += bytes;
+  });
+  return result;
+}
+
 bool is_alphanumeric(char32_t c) {
   const auto category = category_of(c);
   return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||

@@ -40,6 +40,13 @@ std::string capitalized(std::string_view text);
 /// Returns whether the character is a letter or a number: with the underscore, those that Python's \w matches.
 bool is_alphanumeric(char32_t c);
 
+/// Returns whether the character matches \w in Unicode's Technical Standard 18: alphabetic ones, marks, decimal digits,
+/// connecting punctuation and the two joiners.
+bool is_word_character(char32_t c);
+
+/// Returns `text` without marks (M). Bytes that are not UTF-8 are kept.
+std::string without_marks(std::string_view text);
+
 /// `word` in lower case and without accents, as in BERT: `lower_case`, canonical decomposition (NFD), nonspacing marks
 /// removed. `word` is UTF-8 without white space.
 std::string lower_case_without_accents(std::string_view word);

@@ -4,6 +4,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/utf8.hpp"
+#include "src/data/text/unicode.hpp"
 #include "src/data/tokenizer/payload_lines.hpp"
 
 namespace trireme::data {
@@ -20,9 +21,19 @@ AddedTokens::AddedTokens(std::vector<AddedText> tokens) : tokens_(std::move(toke
   }
 }
 
+/// Returns whether neither neighbour of the token at byte `at` matches \w.
+bool AddedTokens::is_single_word(std::string_view text, std::size_t at, std::size_t size_bytes) {
+  const auto is_word_at = [&](std::size_t begin) {
+    const Utf8Character c = decode_utf8(text.data() + begin, text.data() + text.size());
+    return c.size_bytes > 0 && is_word_character(c.code_point);
+  };
+  const std::size_t end = at + size_bytes;
+  return (at == 0 || !is_word_at(character_begin(text, at - 1))) && (end == text.size() || !is_word_at(end));
+}
+
 std::size_t AddedTokens::size_before(std::string_view text, const AddedText& token) {
   std::size_t size = text.size();
-  while (token.lstrip && size > 0) {
+  while (token.properties.lstrip && size > 0) {
     const std::size_t begin = character_begin(text, size - 1);
     const Utf8Character c = decode_utf8(text.data() + begin, text.data() + size);
     if (c.size_bytes == 0 || !is_white_space(c.code_point)) break;
@@ -33,7 +44,7 @@ std::size_t AddedTokens::size_before(std::string_view text, const AddedText& tok
 
 std::size_t AddedTokens::size_after(std::string_view text, const AddedText& token) {
   std::size_t size = 0;
-  while (token.rstrip && size < text.size()) {
+  while (token.properties.rstrip && size < text.size()) {
     const Utf8Character c = decode_utf8(text.data() + size, text.data() + text.size());
     if (c.size_bytes == 0 || !is_white_space(c.code_point)) break;
     size += static_cast<std::size_t>(c.size_bytes);
@@ -46,7 +57,7 @@ bool AddedTokens::can_cut(std::string_view text, std::size_t at) const {
     for (std::size_t before = 1; before < std::min(token.text.size(), at + 1); ++before) {
       if (text.substr(at - before).starts_with(token.text)) return true;
     }
-    return token.rstrip && text.substr(0, at).ends_with(token.text);
+    return token.properties.rstrip && text.substr(0, at).ends_with(token.text);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/data/text/words.hpp"
+#include "src/data/tokenizer/special_tokens.hpp"
 
 namespace trireme::data {
 
@@ -15,7 +16,9 @@ namespace trireme::data {
 struct AddedText {
   std::string text;
   std::int32_t id = -1;
-  bool lstrip = false, rstrip = false;  ///< white space before it, or after it, belongs to it
+  /// `lstrip`, `rstrip`: white space before it, or after it, belongs to it. `single_word`: it is text beside a
+  /// character of words.
+  AddedToken properties = {};
 };
 
 /// Finds tokens in texts, from left to right, the longest of several at the same byte.
@@ -37,6 +40,10 @@ class AddedTokens {
         ++at;
         continue;
       }
+      if (found->properties.single_word && !is_single_word(text, at, found->text.size())) {
+        at += found->text.size();
+        continue;
+      }
       const std::size_t end = begin + size_before(text.substr(begin, at - begin), *found);
       if (end > begin) take_part(text.substr(begin, end - begin));
       take_id(found->id);
@@ -54,6 +61,7 @@ class AddedTokens {
 
  private:
   const AddedText* at_front(std::string_view text) const;
+  static bool is_single_word(std::string_view text, std::size_t at, std::size_t size_bytes);
   static std::size_t size_before(std::string_view text, const AddedText& token);
   static std::size_t size_after(std::string_view text, const AddedText& token);
 

@@ -1,7 +1,7 @@
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <array>
 #include <unordered_set>
 #include <utility>
 
@@ -16,12 +16,20 @@ namespace {
 constexpr std::string_view gpt2_payload_title = "trireme byte-pair encoding 1";
 constexpr std::string_view payload_title = "trireme byte-pair encoding 2";
 constexpr std::string_view extended_payload_title = "trireme byte-pair encoding 3";
+constexpr std::string_view split_payload_title = "trireme byte-pair encoding 4";
 constexpr std::size_t max_merge_bytes = std::size_t{1} << 28;
 
 bool is_composed(const BpeVocabulary& vocabulary) { return vocabulary.normalizer == std::vector<NormalizerStep>{{}}; }
 
-std::variant<WordSplitter, CharacterWords> words_of(const BpeVocabulary& vocabulary) {
+/// Returns whether the payload has a part that versions before the fourth lack.
+bool needs_splits(const BpeVocabulary& vocabulary) {
+  return !vocabulary.splits.empty() ||
+         std::ranges::any_of(vocabulary.added_properties, [](const auto& token) { return token.second.single_word; });
+}
+
+std::variant<WordSplitter, SplitWords, CharacterWords> words_of(const BpeVocabulary& vocabulary) {
   if (vocabulary.characters) return CharacterWords(vocabulary);
+  if (!vocabulary.splits.empty()) return SplitWords(vocabulary.splits);
   return WordSplitter(vocabulary.pattern);
 }
 
@@ -37,8 +45,7 @@ std::vector<AddedText> added_tokens(const BpeVocabulary& vocabulary, bool normal
     if (token.normalized != normalised) continue;
     const std::string& text = vocabulary.tokens[static_cast<std::size_t>(id)];
     std::string space;
-    tokens.push_back(
-        {std::string(normalised ? normalizer.apply(text, start, space) : text), id, token.lstrip, token.rstrip});
+    tokens.push_back({std::string(normalised ? normalizer.apply(text, start, space) : text), id, token});
   }
   return tokens;
 }
@@ -46,6 +53,13 @@ std::vector<AddedText> added_tokens(const BpeVocabulary& vocabulary, bool normal
 }  // namespace
 
 std::string byte_token(std::size_t byte) { return fmt::format("<0x{:02X}>", byte); }
+
+std::optional<char> byte_of_token(std::string_view token) {
+  for (std::size_t byte = 0; token.size() == 6 && token.starts_with("<0x") && byte < 256; ++byte) {
+    if (token == byte_token(byte)) return static_cast<char>(byte);
+  }
+  return std::nullopt;
+}
 
 BpeTokenizer::BpeTokenizer(std::string name, BpeVocabulary vocabulary)
     : Tokenizer(std::move(name)),
@@ -58,11 +72,9 @@ BpeTokenizer::BpeTokenizer(std::string name, BpeVocabulary vocabulary)
       inner_added_(added_tokens(vocabulary_, true, TextStart::inside)) {
   vocabulary_.merges.clear();
   if (!vocabulary_.characters) return;
-  std::unordered_map<std::string, char> bytes;
-  for (std::size_t byte = 0; byte < 256; ++byte) bytes.emplace(byte_token(byte), static_cast<char>(byte));
   for (const std::string& token : vocabulary_.tokens) {
-    const auto byte = bytes.find(token);
-    texts_.push_back(byte == bytes.end() ? replaced(token, space_mark, " ") : std::string(1, byte->second));
+    const std::optional<char> byte = byte_of_token(token);
+    texts_.push_back(byte ? std::string(1, *byte) : replaced(token, space_mark, " "));
   }
   const bool has_words = vocabulary_.characters->metaspace && vocabulary_.characters->metaspace->split;
   if (!vocabulary_.whole_words || has_words) return;
@@ -99,16 +111,23 @@ void BpeTokenizer::encode_normalised(std::string_view text, TextStart start, std
     ids.push_back(whole->second);
     return;
   }
-  std::visit(
-      [&](const auto& words) {
-        const char* const end = text.data() + text.size();
-        for (const char* word = text.data(); word != end;) {
-          const char* const word_end = words.word_end(word, end);
-          encoder_.encode(word, static_cast<std::size_t>(word_end - word), end, ids);
-          word = word_end;
-        }
-      },
-      words_);
+  const char* const end = text.data() + text.size();
+  const auto encode_by = [&](const auto& words) {
+    for (const char* word = text.data(); word != end;) {
+      const char* const word_end = words.word_end(word, end);
+      encoder_.encode(word, static_cast<std::size_t>(word_end - word), end, ids);
+      word = word_end;
+    }
+  };
+  if (const auto* splitter = std::get_if<WordSplitter>(&words_)) {
+    encode_by(*splitter);
+  } else if (const auto* characters = std::get_if<CharacterWords>(&words_)) {
+    encode_by(*characters);
+  } else {
+    for (const auto& [begin, word_end] : std::get<SplitWords>(words_).words(text)) {
+      encoder_.encode(text.data() + begin, word_end - begin, end, ids);
+    }
+  }
 }
 
 /// Returns `text` with marks for its spaces, and the one before it.
@@ -120,10 +139,14 @@ std::string BpeTokenizer::marked(std::string_view text, TextStart start) const {
   return replaced(adds ? ' ' + std::string(text) : std::string(text), " ", space_mark);
 }
 
+bool BpeTokenizer::can_cut_words(std::string_view text, std::size_t at) const {
+  const auto* splitter = std::get_if<WordSplitter>(&words_);
+  return splitter != nullptr ? splitter->can_cut(text, at) : std::get<SplitWords>(words_).can_cut(text, at);
+}
+
 bool BpeTokenizer::can_cut(std::string_view text, std::size_t at) const {
   if (vocabulary_.characters) return can_cut_characters(text, at);
-  const auto& splitter = std::get<WordSplitter>(words_);
-  if (!splitter.can_cut(text, at) || !raw_added_.can_cut(text, at)) return false;
+  if (!can_cut_words(text, at) || !raw_added_.can_cut(text, at)) return false;
   if (normalizer_.steps().empty()) return normalised_added_.can_cut(text, at);
   return (is_composed(vocabulary_) && normalised_added_.empty()) || can_cut_characters(text, at);
 }
@@ -147,7 +170,7 @@ bool BpeTokenizer::can_cut_characters(std::string_view text, std::size_t at) con
   if (cut == 0 || cut == joined.size()) return false;
   if (!normalised_added_.can_cut(joined, cut) || !inner_added_.can_cut(joined, cut)) return false;
   if (always && normalised_added_.are_at_end_of(std::string_view(joined).substr(0, cut))) return false;
-  if (const auto* splitter = std::get_if<WordSplitter>(&words_)) return splitter->can_cut(joined, cut);
+  if (!form) return can_cut_words(joined, cut);
   if (form->metaspace) {
     const std::string left = marked(std::string_view(joined).substr(0, cut), TextStart::inside);
     joined = left + marked(std::string_view(joined).substr(cut), TextStart::inside);
@@ -171,50 +194,53 @@ void BpeTokenizer::decode_continuation(std::span<const std::int32_t> ids, std::s
   }
 }
 
-std::vector<std::string> BpeTokenizer::special_spellings() const {
+std::vector<std::pair<std::string, std::int32_t>> BpeTokenizer::special_names() const {
   const std::vector<std::string>& tokens = vocabulary_.tokens;
-  std::vector<std::string> spellings;
-  for (const std::int32_t id : vocabulary_.special) spellings.push_back(tokens[static_cast<std::size_t>(id)]);
-  if (!vocabulary_.special.empty()) return spellings;
+  std::vector<std::pair<std::string, std::int32_t>> names;
+  const auto add = [&](std::int32_t id) {
+    if (const std::string& name = tokens[static_cast<std::size_t>(id)]; !name.empty()) names.emplace_back(name, id);
+  };
+  if (!vocabulary_.special.empty()) {
+    std::ranges::for_each(vocabulary_.special, add);
+    const std::int32_t end = vocabulary_.end_of_document;
+    if (std::ranges::find(vocabulary_.special, end) == vocabulary_.special.end()) add(end);
+    return names;
+  }
   std::unordered_set<std::string> made;
   for (const auto& [left, right] : encoder_.merges()) {
     made.insert(tokens[static_cast<std::size_t>(left)] + tokens[static_cast<std::size_t>(right)]);
   }
-  std::ranges::copy_if(tokens, std::back_inserter(spellings),
-                       [&](const std::string& token) { return token.size() > 1 && !made.contains(token); });
-  return spellings;
-}
-
-std::vector<std::pair<std::string, std::int32_t>> BpeTokenizer::special_names() const {
-  std::vector<std::pair<std::string, std::int32_t>> names;
-  const auto add = [&](std::int32_t id) {
-    if (const std::string& name = vocabulary_.tokens[static_cast<std::size_t>(id)]; !name.empty()) {
-      names.emplace_back(name, id);
-    }
-  };
-  std::ranges::for_each(vocabulary_.special, add);
-  const std::int32_t end = vocabulary_.end_of_document;
-  if (end >= 0 && std::ranges::find(vocabulary_.special, end) == vocabulary_.special.end()) add(end);
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    if (tokens[id].size() > 1 && !made.contains(tokens[id])) add(static_cast<std::int32_t>(id));
+  }
   return names;
 }
 
 std::string bpe_extension_text(const BpeVocabulary& vocabulary) {
   const bool has_steps = !vocabulary.normalizer.empty() && !is_composed(vocabulary);
-  if (!has_steps && vocabulary.added_properties.empty() && !vocabulary.characters) return {};
-  std::string text = fmt::format("{} {} {}\n", vocabulary.normalizer.size(), vocabulary.added_properties.size(),
-                                 int{vocabulary.characters.has_value()});
+  const bool has_splits = needs_splits(vocabulary);
+  if (!has_steps && vocabulary.added_properties.empty() && !vocabulary.characters && !has_splits) return {};
+  std::string text = fmt::format("{} {} {}{}\n", vocabulary.normalizer.size(), vocabulary.added_properties.size(),
+                                 int{vocabulary.characters.has_value()},
+                                 has_splits ? fmt::format(" {}", vocabulary.splits.size()) : "");
   for (const NormalizerStep& step : vocabulary.normalizer) {
     text += fmt::format("{}\n{}\n{}\n", static_cast<int>(step.kind), escape_bytes(step.text),
                         escape_bytes(step.replacement));
   }
   for (const auto& [id, token] : vocabulary.added_properties) {
-    text += fmt::format("{} {} {} {}\n", id, int{token.normalized}, int{token.lstrip}, int{token.rstrip});
+    text += fmt::format("{} {} {} {}{}\n", id, int{token.normalized}, int{token.lstrip}, int{token.rstrip},
+                        has_splits ? fmt::format(" {}", int{token.single_word}) : "");
   }
-  if (!vocabulary.characters) return text;
-  const Metaspace metaspace = vocabulary.characters->metaspace.value_or(Metaspace{});
-  return text + fmt::format("{} {} {} {}\n", int{vocabulary.characters->metaspace.has_value()},
-                            static_cast<int>(metaspace.prefix), int{metaspace.split},
-                            int{vocabulary.characters->strip});
+  if (const auto& form = vocabulary.characters) {
+    const Metaspace metaspace = form->metaspace.value_or(Metaspace{});
+    text += fmt::format("{} {} {} {}\n", int{form->metaspace.has_value()}, static_cast<int>(metaspace.prefix),
+                        int{metaspace.split}, int{form->strip});
+  }
+  for (const SplitStep& step : vocabulary.splits) {
+    text += fmt::format("{} {} {}\n{}\n", static_cast<int>(step.behavior), int{step.invert}, int{step.in_spelling},
+                        escape_bytes(step.regex));
+  }
+  return text;
 }
 
 std::string BpeTokenizer::definition() const {
@@ -223,9 +249,10 @@ std::string BpeTokenizer::definition() const {
                        !vocabulary_.whole_words && vocabulary_.special.empty() && vocabulary_.added.empty() &&
                        extension.empty();
   std::string text = fmt::format("{}\n{} {} {}\n",
-                                 is_gpt2             ? gpt2_payload_title
-                                 : extension.empty() ? payload_title
-                                                     : extended_payload_title,
+                                 is_gpt2                     ? gpt2_payload_title
+                                 : extension.empty()         ? payload_title
+                                 : needs_splits(vocabulary_) ? split_payload_title
+                                                             : extended_payload_title,
                                  vocabulary_.tokens.size(), encoder_.merges().size(), vocabulary_.end_of_document);
   for (const std::string& token : vocabulary_.tokens) text += escape_bytes(token) + '\n';
   for (const auto& [left, right] : encoder_.merges()) text += fmt::format("{} {}\n", left, right);
@@ -240,12 +267,21 @@ std::string BpeTokenizer::definition() const {
 
 namespace {
 
+/// Reads `size` numbers, or all but the last if `has_last` is not set: it is then 0.
+template <std::size_t size>
+std::array<std::int64_t, size> numbers(PayloadLines& lines, std::int64_t max_number, bool has_last) {
+  if (has_last) return lines.numbers<size>(max_number);
+  std::array<std::int64_t, size> values{};
+  std::ranges::copy(lines.numbers<size - 1>(max_number), values.begin());
+  return values;
+}
+
 /// Reads the lines of `bpe_extension_text`.
-void read_extension(PayloadLines& lines, std::int64_t tokens, BpeVocabulary& vocabulary) {
+void read_extension(PayloadLines& lines, std::int64_t tokens, bool has_splits, BpeVocabulary& vocabulary) {
   constexpr std::int64_t max_steps = 64;
-  const auto [steps, properties, has_characters] = lines.numbers<3>(max_vocabulary_size);
-  TRIREME_CHECK(steps <= max_steps && has_characters <= 1, DataError,
-                "the embedded tokenizer is damaged: it changes text in {} steps", steps);
+  const auto [steps, properties, has_characters, splits] = numbers<4>(lines, max_vocabulary_size, has_splits);
+  TRIREME_CHECK(steps <= max_steps && splits <= max_steps && has_characters <= 1, DataError,
+                "the embedded tokenizer is damaged: it changes text in {} steps, and cuts it in {}", steps, splits);
   vocabulary.normalizer.clear();
   for (std::int64_t i = 0; i < steps; ++i) {
     const auto [kind] = lines.numbers<1>(normalizer_step_count - 1);
@@ -254,14 +290,22 @@ void read_extension(PayloadLines& lines, std::int64_t tokens, BpeVocabulary& voc
         {static_cast<NormalizerStep::Kind>(kind), std::move(texts[0]), std::move(texts[1])});
   }
   for (std::int64_t i = 0; i < properties; ++i) {
-    const auto [id, normalized, lstrip, rstrip] = lines.numbers<4>(tokens - 1);
+    const auto [id, normalized, lstrip, rstrip, single_word] = numbers<5>(lines, tokens - 1, has_splits);
     vocabulary.added_properties[static_cast<std::int32_t>(id)] = {
-        .lstrip = lstrip != 0, .rstrip = rstrip != 0, .normalized = normalized != 0};
+        .single_word = single_word != 0, .lstrip = lstrip != 0, .rstrip = rstrip != 0, .normalized = normalized != 0};
   }
-  if (has_characters == 0) return;
-  const auto [has_metaspace, prefix, split, strip] = lines.numbers<4>(2);
-  vocabulary.characters = CharacterForm{.strip = strip != 0};
-  if (has_metaspace != 0) vocabulary.characters->metaspace = {static_cast<Metaspace::Prefix>(prefix), split != 0};
+  if (has_characters != 0) {
+    const auto [has_metaspace, prefix, split, strip] = lines.numbers<4>(2);
+    vocabulary.characters = CharacterForm{.strip = strip != 0};
+    if (has_metaspace != 0) vocabulary.characters->metaspace = {static_cast<Metaspace::Prefix>(prefix), split != 0};
+  }
+  for (std::int64_t i = 0; i < splits; ++i) {
+    const auto [behavior, invert, in_spelling] = lines.numbers<3>(static_cast<int>(SplitStep::Behavior::contiguous));
+    vocabulary.splits.push_back({.regex = lines.texts(1)[0],
+                                 .behavior = static_cast<SplitStep::Behavior>(behavior),
+                                 .invert = invert != 0,
+                                 .in_spelling = in_spelling != 0});
+  }
 }
 
 }  // namespace
@@ -270,8 +314,12 @@ BpeVocabulary bpe_from_payload(std::string_view text) {
   const std::string_view payload = split_payload(text).definition;
   PayloadLines lines(payload);
   const bool is_gpt2 = payload.starts_with(gpt2_payload_title);
-  const bool is_extended = payload.starts_with(extended_payload_title);
-  lines.title(is_gpt2 ? gpt2_payload_title : is_extended ? extended_payload_title : payload_title);
+  const bool has_splits = payload.starts_with(split_payload_title);
+  const bool is_extended = has_splits || payload.starts_with(extended_payload_title);
+  lines.title(is_gpt2       ? gpt2_payload_title
+              : has_splits  ? split_payload_title
+              : is_extended ? extended_payload_title
+                            : payload_title);
   const auto [tokens, merges, end_of_document] = lines.numbers<3>(max_vocabulary_size);
   BpeVocabulary vocabulary;
   vocabulary.end_of_document = static_cast<std::int32_t>(end_of_document);
@@ -298,7 +346,7 @@ BpeVocabulary bpe_from_payload(std::string_view text) {
       list.push_back(static_cast<std::int32_t>(lines.numbers<1>(tokens - 1)[0]));
     }
   }
-  if (is_extended) read_extension(lines, tokens, vocabulary);
+  if (is_extended) read_extension(lines, tokens, has_splits, vocabulary);
   lines.finish();
   return vocabulary;
 }

@@ -11,13 +11,14 @@
 #include "src/data/tokenizer/added_tokens.hpp"
 #include "src/data/tokenizer/byte_pair_encoder.hpp"
 #include "src/data/tokenizer/character_words.hpp"
+#include "src/data/tokenizer/split_words.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/data/tokenizer/word_splitter.hpp"
 
 namespace trireme::data {
 
 /// Byte-pair encoding of bytes or characters. A text's added tokens are found first, then the text between them is
-/// normalised and cut into words, by a pattern or as `CharacterWords`, and each word is encoded.
+/// normalised and cut into words, by a pattern, by `SplitWords` or as `CharacterWords`, and each word is encoded.
 class BpeTokenizer final : public Tokenizer {
  public:
   BpeTokenizer(std::string name, BpeVocabulary vocabulary);
@@ -34,9 +35,8 @@ class BpeTokenizer final : public Tokenizer {
   }
   void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
   void decode_continuation(std::span<const std::int32_t> ids, std::string& bytes) const override;
-  /// Names of the marked tokens or, if none are marked, of those that are neither a byte nor a merge result.
-  std::vector<std::string> special_spellings() const override;
-  /// Names of the marked tokens and of the one that ends documents.
+  /// The marked tokens and the one that ends documents or, if none are marked, those that are neither a byte nor a
+  /// merge result.
   std::vector<std::pair<std::string, std::int32_t>> special_names() const override;
   bool can_cut(std::string_view text, std::size_t at) const override;
 
@@ -48,12 +48,13 @@ class BpeTokenizer final : public Tokenizer {
   void encode_from(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const;
   void encode_part(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const;
   void encode_normalised(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const;
+  bool can_cut_words(std::string_view text, std::size_t at) const;
   bool can_cut_characters(std::string_view text, std::size_t at) const;
   std::string marked(std::string_view text, TextStart start) const;
 
   BytePairEncoder encoder_;
   BpeVocabulary vocabulary_;  // without its merges, which `encoder_` has
-  std::variant<WordSplitter, CharacterWords> words_;
+  std::variant<WordSplitter, SplitWords, CharacterWords> words_;
   Normalizer normalizer_;
   AddedTokens raw_added_, normalised_added_;                   // found before and after normalisation
   AddedTokens inner_added_;                                    // the latter without what the normalizer prepends
@@ -62,7 +63,7 @@ class BpeTokenizer final : public Tokenizer {
 };
 
 /// Lines of a payload on the parts of a vocabulary that few have: steps of normalisation other than NFC alone,
-/// properties of added tokens and `characters`. Empty if it has none of them.
+/// properties of added tokens, `characters` and `splits`. Empty if it has none of them.
 std::string bpe_extension_text(const BpeVocabulary& vocabulary);
 
 /// The vocabulary that a payload of a `BpeTokenizer` describes. Throws DataError naming the line that is damaged.

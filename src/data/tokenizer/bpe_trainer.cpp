@@ -8,7 +8,6 @@
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 #include "src/data/tokenizer/payload_lines.hpp"
-#include "src/data/tokenizer/word_splitter.hpp"
 
 namespace trireme::data {
 namespace {
@@ -163,14 +162,12 @@ void WordCounts::add_word(std::string_view word, std::int64_t count) {
   found->second += count;
 }
 
-void WordCounts::add_text(std::string_view text, const WordSplitter& splitter) {
-  const char* const end = text.data() + text.size();
-  for (const char* word = text.data(); word != end;) {
-    const char* const word_end = splitter.word_end(word, end);
-    while (word != word_end) {
-      const auto size = std::min(max_word_bytes, static_cast<std::size_t>(word_end - word));
-      add_word({word, size}, 1);
-      word += size;
+void WordCounts::add_text(std::string_view text, const SplitWords& splits) {
+  for (auto [begin, end] : splits.words(text)) {
+    while (begin != end) {
+      const auto size = std::min(max_word_bytes, end - begin);
+      add_word(text.substr(begin, size), 1);
+      begin += size;
     }
   }
 }

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/data/tokenizer/split_words.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
-#include "src/data/tokenizer/word_splitter.hpp"
 
 namespace trireme::data {
 
@@ -19,7 +19,7 @@ class WordCounts {
   static constexpr std::size_t max_word_bytes = 256;
 
   /// Counts every word of `text`.
-  void add_text(std::string_view text, const WordSplitter& splitter);
+  void add_text(std::string_view text, const SplitWords& splits);
   /// Adds the words of `other` in `partition` of `partitions`: every word is in exactly one.
   void add(const WordCounts& other, std::size_t partition, std::size_t partitions);
   /// Removes the words that occur at most `count` times. Returns the sum of their frequencies.

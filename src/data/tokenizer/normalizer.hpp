@@ -1,21 +1,37 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "src/data/text/regex.hpp"
 
 namespace trireme::data {
 
 /// One change of a text before its words are found.
 struct NormalizerStep {
-  enum class Kind { nfc, nfd, nfkc, nfkd, lower_case, prepend, replace };
+  /// `strip_left` and `strip_right` remove white space at the ends of a text, `strip_marks` all marks (M), "accents".
+  enum class Kind {
+    nfc,
+    nfd,
+    nfkc,
+    nfkd,
+    lower_case,
+    prepend,
+    replace,
+    strip_left,
+    strip_right,
+    strip_marks,
+    replace_matches
+  };
   Kind kind = Kind::nfc;
-  std::string text = {};         ///< that `prepend` puts first and `replace` searches
-  std::string replacement = {};  ///< for `replace`
+  std::string text = {};         ///< that `prepend` puts first, `replace` searches and `replace_matches` compiles
+  std::string replacement = {};  ///< for `replace` and `replace_matches`, which takes it literally
 
   bool operator==(const NormalizerStep&) const = default;
 };
-inline constexpr int normalizer_step_count = 7;
+inline constexpr int normalizer_step_count = 11;
 
 /// Position of a stretch of text, on which what is put before it depends.
 enum class TextStart {
@@ -27,11 +43,11 @@ enum class TextStart {
 /// Changes texts by several steps, in their order.
 class Normalizer {
  public:
-  /// Throws DataError if a step searches nothing, or if the steps may make a text far longer.
+  /// Throws DataError if a step searches nothing, an expression is invalid, or the steps may make a text far longer.
   explicit Normalizer(std::vector<NormalizerStep> steps);
 
   const std::vector<NormalizerStep>& steps() const { return steps_; }
-  /// Returns the changed text: `text` itself, or `space`. Behind a cut nothing is prepended.
+  /// Returns the changed text: `text` itself, or `space`. Behind a cut nothing is prepended or stripped at its front.
   std::string_view apply(std::string_view text, TextStart start, std::string& space) const;
   /// Returns whether a step prepends something.
   bool prepends() const;
@@ -42,7 +58,10 @@ class Normalizer {
   bool is_by_character() const;
 
  private:
+  std::string applied(const NormalizerStep& step, std::string_view text) const;
+
   std::vector<NormalizerStep> steps_;
+  std::map<std::string, Regex> regexes_;  // by expression
 };
 
 }  // namespace trireme::data

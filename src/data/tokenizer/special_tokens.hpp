@@ -9,7 +9,7 @@
 
 namespace trireme::data {
 
-/// Properties of an added token, with the names of tokenizer.json. All but `special` matter to other programs alone.
+/// Properties of an added token, with the names of tokenizer.json.
 struct AddedToken {
   bool special = false, single_word = false, lstrip = false, rstrip = false, normalized = false;
   bool operator==(const AddedToken&) const = default;

@@ -9,9 +9,9 @@
 #include "src/base/hash.hpp"
 #include "src/base/parse_number.hpp"
 #include "src/data/text/words.hpp"
-#include "src/data/tokenizer/added_tokens.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/payload_lines.hpp"
+#include "src/data/tokenizer/sentence_piece_tokenizer.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 
 namespace trireme::data {
@@ -88,6 +88,17 @@ class NullTokenizer final : public Tokenizer {
   std::int32_t end_of_document_;
 };
 
+/// Returns the names of a tokenizer's special tokens with their properties.
+std::vector<AddedText> special_texts(const Tokenizer& tokenizer) {
+  std::vector<AddedText> names;
+  const std::map<std::int32_t, AddedToken>& added = tokenizer.special().added;
+  for (const auto& [name, id] : tokenizer.special_names()) {
+    const auto found = added.find(id);
+    names.push_back({name, id, found == added.end() ? AddedToken() : found->second});
+  }
+  return names;
+}
+
 std::string ids_text(const std::vector<std::int32_t>& ids) {
   return ids.empty() ? "none" : fmt::format("{}", fmt::join(ids, " "));
 }
@@ -107,14 +118,21 @@ std::unique_ptr<Tokenizer> from_definition(const std::string& name, std::string_
   if (name == "gpt2") return make_gpt2_tokenizer(bpe_from_payload(definition));
   if (name == "null") return null_from_definition(definition);
   if (name == "huggingface") return make_huggingface_tokenizer(bpe_from_payload(definition));
+  if (name == "sentencepiece") return make_sentence_piece_tokenizer(sentence_piece_model(definition));
   if (name == "wordpiece") return make_wordpiece_tokenizer(wordpiece_from_payload(definition));
-  TRIREME_CHECK(name == "bytes", DataError, "unknown tokenizer '{}'. Try bytes, gpt2, huggingface, null or wordpiece",
-                name);
+  TRIREME_CHECK(name == "bytes", DataError,
+                "unknown tokenizer '{}'. Try bytes, gpt2, huggingface, null, sentencepiece or wordpiece", name);
   TRIREME_CHECK(definition == byte_payload, DataError, "the embedded definition of the byte tokenizer is damaged");
   return make_byte_tokenizer();
 }
 
 }  // namespace
+
+std::vector<std::string> Tokenizer::special_spellings() const {
+  std::vector<std::string> spellings;
+  for (auto& [name, id] : special_names()) spellings.push_back(std::move(name));
+  return spellings;
+}
 
 bool Tokenizer::can_cut(std::string_view text, std::size_t at) const { return is_word_cut(text, at); }
 
@@ -137,23 +155,8 @@ std::vector<std::int32_t> Tokenizer::encode_prompt(std::string_view text) const 
 }
 
 std::vector<std::int32_t> Tokenizer::encode_chat(std::string_view text) const {
-  std::vector<AddedText> names;
-  for (const auto& [name, id] : special_names()) {
-    const auto found = special_.added.find(id);
-    const AddedToken token = found == special_.added.end() ? AddedToken() : found->second;
-    TRIREME_CHECK(!token.single_word || text.find(name) == text.npos, DataError,
-                  "conversations cannot use the special token '{}', which is found as a single word only", name);
-    names.push_back({name, id, token.lstrip, token.rstrip});
-  }
   std::vector<std::int32_t> ids;
-  AddedTokens(std::move(names))
-      .split(
-          text,
-          [&](std::string_view part) {
-            if (part.data() == text.data()) encode(part, ids);
-            if (part.data() != text.data()) encode_after_token(part, ids);
-          },
-          [&](std::int32_t id) { ids.push_back(id); });
+  SpecialTokenParser(*this).encode(text, true, ids);
   return ids;
 }
 
@@ -261,6 +264,28 @@ std::string_view SpecialTokenFinder::spelling_at(std::string_view text) const {
     if (spelling[0] != text[0]) break;
   }
   return {};
+}
+
+SpecialTokenParser::SpecialTokenParser(const Tokenizer& tokenizer)
+    : tokenizer_(tokenizer), names_(special_texts(tokenizer)) {}
+
+void SpecialTokenParser::encode(std::string_view text, bool begins_text, std::vector<std::int32_t>& ids) const {
+  names_.split(
+      text,
+      [&](std::string_view part) {
+        if (part.data() != text.data()) {
+          tokenizer_.encode_after_token(part, ids);
+        } else if (begins_text) {
+          tokenizer_.encode(part, ids);
+        } else {
+          tokenizer_.encode_continuation(part, ids);
+        }
+      },
+      [&](std::int32_t id) { ids.push_back(id); });
+}
+
+bool SpecialTokenParser::can_cut(std::string_view text, std::size_t at) const {
+  return tokenizer_.can_cut(text, at) && names_.can_cut(text, at) && !names_.are_at_end_of(text.substr(0, at));
 }
 
 }  // namespace trireme::data

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/data/tokenizer/added_tokens.hpp"
 #include "src/data/tokenizer/normalizer.hpp"
 #include "src/data/tokenizer/special_tokens.hpp"
 
@@ -20,7 +21,7 @@ class Tokenizer {
  public:
   explicit Tokenizer(std::string name) : name_(std::move(name)) {}
   virtual ~Tokenizer() = default;
-  /// "bytes", "gpt2", "huggingface", "null" or "wordpiece".
+  /// "bytes", "gpt2", "huggingface", "null", "sentencepiece" or "wordpiece".
   const std::string& name() const { return name_; }
   /// Number of ids, special tokens included.
   virtual std::int64_t vocabulary_size() const = 0;
@@ -34,8 +35,8 @@ class Tokenizer {
   /// Appends the ids of a text that follows a special token.
   virtual void encode_after_token(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
   /// Names of special tokens, none of them empty. In a text they are ordinary text.
-  virtual std::vector<std::string> special_spellings() const { return {}; }
-  /// Names of special tokens with their ids, as texts of conversations spell them.
+  std::vector<std::string> special_spellings() const;
+  /// These names with their ids. A `SpecialTokenParser` takes them for these tokens.
   virtual std::vector<std::pair<std::string, std::int32_t>> special_names() const { return {}; }
   /// Appends the bytes of `ids`; the token that ends a document has none. Throws DataError for an id outside the
   /// vocabulary.
@@ -52,8 +53,7 @@ class Tokenizer {
   void set_special(SpecialTokens special);
   /// Returns the ids of a text that a model continues: those that the tokenizer puts before it, then its own.
   std::vector<std::int32_t> encode_prompt(std::string_view text) const;
-  /// Returns the ids of a text in which the names of special tokens are these tokens, wherever they come from. As in
-  /// transformers, the leftmost and longest name counts, and AddedToken's properties decide on its neighbours.
+  /// Returns the ids of a text by a `SpecialTokenParser`.
   std::vector<std::int32_t> encode_chat(std::string_view text) const;
   /// Ids at which a continuation ends; by default the one that ends documents, if there is one.
   std::vector<std::int32_t> stops() const;
@@ -79,6 +79,19 @@ class Tokenizer {
 enum class WordPattern { gpt2, llama3, qwen2, tekken, o200k };
 inline constexpr int word_pattern_count = 5;
 
+/// One step of cutting a text into words, `Split` of tokenizers: it cuts each part that earlier steps made at the
+/// matches of a regular expression, as `Regex` finds them.
+struct SplitStep {
+  /// Result of a match: nothing, a word, the end of the word before it, the beginning of the one after it, or a word
+  /// together with the matches beside it.
+  enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+  std::string regex;
+  Behavior behavior = Behavior::isolated;
+  bool invert = false;       ///< the text between matches counts as matches, and the reverse
+  bool in_spelling = false;  ///< the text is spelled by `spelling_of`
+  bool operator==(const SplitStep&) const = default;
+};
+
 /// How SentencePiece's "Metaspace" finds words: spaces become `space_mark`, and texts may begin with one.
 struct Metaspace {
   /// Stretches of text that a mark is put before, unless they begin with one: the first, or also those after added
@@ -99,6 +112,8 @@ struct CharacterForm {
 
 /// Name of a byte's token in a `CharacterForm`: "<0x0A>".
 std::string byte_token(std::size_t byte);
+/// The inverse; nothing for another token.
+std::optional<char> byte_of_token(std::string_view token);
 
 /// Definition of a byte-level BPE, or one of characters, independent of its source format.
 struct BpeVocabulary {
@@ -106,12 +121,13 @@ struct BpeVocabulary {
   std::vector<std::pair<std::string, std::string>> merges;  ///< bytes of the two sides, best first
   std::int32_t end_of_document = -1;                        ///< id of the token that ends documents
   WordPattern pattern = WordPattern::gpt2;
+  std::vector<SplitStep> splits = {};           ///< cut words instead of `pattern`, if there are any
   std::vector<NormalizerStep> normalizer = {};  ///< changes of the text between added tokens
   bool whole_words = false;                     ///< a word that is a token bypasses the merges
   std::vector<std::int32_t> special;            ///< ids that never come from text
   std::vector<std::int32_t> added;  ///< ids that are found in text, the longest first, before it is cut into words
-  /// `normalized`, `lstrip` and `rstrip` of those of `added` that are found in the changed text or take the white space
-  /// beside them.
+  /// Properties of those of `added` that are found in the changed text, as single words or with the white space beside
+  /// them.
   std::map<std::int32_t, AddedToken> added_properties = {};
   std::optional<CharacterForm> characters = {};  ///< a BPE of characters; `pattern` is then unused
 };
@@ -132,6 +148,9 @@ std::unique_ptr<Tokenizer> make_huggingface_tokenizer(BpeVocabulary vocabulary);
 /// BERT's WordPiece. [BOS] and [EOS] are added if missing, as in Megatron-LM; the latter ends documents. Throws
 /// DataError naming the token where one occurs twice, is not UTF-8, or a special one is missing.
 std::unique_ptr<Tokenizer> make_wordpiece_tokenizer(WordPieceVocabulary vocabulary);
+/// The tokenizer of a tokenizer.model, a unigram model or a BPE of SentencePiece, whose </s> ends documents. `model` is
+/// the content of the file. Throws DataError if it is damaged or has no </s>, EnvironmentError without the library.
+std::unique_ptr<Tokenizer> make_sentence_piece_tokenizer(std::string model);
 /// Ids 0 to vocabulary_size - 1 that were made elsewhere: the text is the ids in decimal, separated by white space.
 /// Throws ConfigError unless `end_of_document` is one of them.
 std::unique_ptr<Tokenizer> make_null_tokenizer(std::int64_t vocabulary_size, std::int64_t end_of_document);
@@ -167,6 +186,22 @@ class SpecialTokenFinder {
 
   std::vector<std::string> spellings_;  // sorted
   std::string first_bytes_;             // first bytes of the tokens, each once
+};
+
+/// Encodes texts in which the names of special tokens are these tokens, wherever they come from. As in transformers,
+/// the leftmost and longest name counts, and AddedToken's properties decide on its neighbours.
+class SpecialTokenParser {
+ public:
+  /// The tokenizer must outlive it.
+  explicit SpecialTokenParser(const Tokenizer& tokenizer);
+  /// Appends the ids of a text, or of one that continues another one.
+  void encode(std::string_view text, bool begins_text, std::vector<std::int32_t>& ids) const;
+  /// As `Tokenizer::can_cut`, for the text with its special tokens.
+  bool can_cut(std::string_view text, std::size_t at) const;
+
+ private:
+  const Tokenizer& tokenizer_;
+  AddedTokens names_;
 };
 
 }  // namespace trireme::data

@@ -37,8 +37,12 @@ class WordPieceTokenizer final : public Tokenizer {
   std::vector<TextToken> encode_with_offsets(std::string_view text) const;
   /// Returns the pieces, with spaces between words: ids do not determine the original text.
   void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
-  std::vector<std::string> special_spellings() const override {
-    return {"[BOS]", "[CLS]", "[EOS]", "[MASK]", "[PAD]", "[SEP]", "[UNK]"};
+  std::vector<std::pair<std::string, std::int32_t>> special_names() const override {
+    std::vector<std::pair<std::string, std::int32_t>> names;
+    for (const char* name : {"[BOS]", "[CLS]", "[EOS]", "[MASK]", "[PAD]", "[SEP]", "[UNK]"}) {
+      names.emplace_back(name, starts_.at(name));
+    }
+    return names;
   }
 
  private:

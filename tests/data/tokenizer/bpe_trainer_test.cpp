@@ -25,7 +25,7 @@ BpeVocabulary train(const Words& words, const BpeTrainingOptions& options) {
 }
 
 TEST(WordCounts, CountsTheWordsOfGpt2sPattern) {
-  const WordSplitter splitter(WordPattern::gpt2);
+  const SplitWords splitter(named_splits()[0].steps);
   WordCounts counts;
   counts.add_text("the ship's the  ship", splitter);
   EXPECT_THAT(counts.sorted(),

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "src/base/error.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/support/message_of.hpp"
@@ -76,6 +79,36 @@ TEST(SpecialTokens, StandBeforePromptsAndEndContinuations) {
   bytes->set_special({.prefix = {5, 6}});
   EXPECT_THAT(bytes->encode_prompt(""), ElementsAre(5, 6));
   EXPECT_EQ(bytes->special().beginning(), 6);
+}
+
+TEST(SpecialTokenParser, FindsTokensByNameAndCutsBesideThem) {
+  BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}});
+  for (const char* name : {"<s>", "<s> -", "<t>"}) {
+    vocabulary.special.push_back(static_cast<std::int32_t>(vocabulary.tokens.size()));
+    vocabulary.tokens.emplace_back(name);
+  }
+  const auto tokenizer = make_huggingface_tokenizer(vocabulary);
+  tokenizer->set_special({.added = {{260, {.special = true, .single_word = true, .rstrip = true}}}});
+  const SpecialTokenParser parser(*tokenizer);
+  const auto ids_of = [&](std::string_view text, bool begins = true) {
+    std::vector<std::int32_t> ids;
+    parser.encode(text, begins, ids);
+    return ids;
+  };
+  EXPECT_THAT(ids_of("ab<s>ab"), ElementsAre(256, 258, 256));
+  EXPECT_THAT(ids_of("<s> -<t> \nb"), ElementsAre(259, 260, 'b')) << "the longest; white space belongs to it";
+  EXPECT_EQ(ids_of("a<t>").size(), 4u) << "not a single word";
+  EXPECT_EQ(tokenizer->encode_chat("<s>ab"), ids_of("<s>ab"));
+  const std::string text = "ab <s> - <t>  ab ab<s> ab \n<t>";
+  std::int64_t cuts = 0;
+  for (std::size_t at = 1; at < text.size(); ++at) {
+    if (!parser.can_cut(text, at)) continue;
+    ++cuts;
+    std::vector<std::int32_t> joined = ids_of(text.substr(0, at));
+    std::ranges::copy(ids_of(std::string_view(text).substr(at), false), std::back_inserter(joined));
+    EXPECT_EQ(joined, ids_of(text)) << at;
+  }
+  EXPECT_EQ(cuts, 3);
 }
 
 TEST(CompareTokenizers, TellsSpecialTokensFromIds) {

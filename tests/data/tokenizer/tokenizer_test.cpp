@@ -149,7 +149,7 @@ TEST(SpecialTokens, AreFoundByTheirNamesTheLongestFirst) {
   EXPECT_EQ(counts_in(*make_huggingface_tokenizer(vocabulary), "<|im|><s>"), (SpellingCounts{{"<s>", 1}}));
   const auto wordpiece = make_wordpiece_tokenizer({{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}});
   EXPECT_EQ(counts_in(*wordpiece, "[CLS] a [SEP]b[SEP] [sep]"), (SpellingCounts{{"[CLS]", 1}, {"[SEP]", 2}}));
-  EXPECT_EQ(counts_in(*make_byte_tokenizer(), "<|endoftext|>"), SpellingCounts{});
+  EXPECT_EQ(counts_in(*make_byte_tokenizer(), "<|endoftext|> <s>"), (SpellingCounts{{"<|endoftext|>", 1}}));
 }
 
 TEST(Gpt2Tokenizer, DistinguishesAWordFromOneWithATrailingZeroByte) {
@@ -265,12 +265,13 @@ TEST(NullTokenizer, IsRestoredFromItsOwnPayloadOnly) {
 nlohmann::json fixture() { return nlohmann::json::parse(test::read_file(TRIREME_FIXTURES "/hugging_face_bpe.json")); }
 
 TEST(HuggingFace, EncodesAlikeWithAVocabularyTrainedHere) {
+  const SplitWords gpt2(named_splits()[0].steps);
   WordCounts counts;
   for (int n = 0; n < 40; ++n) {
     counts.add_text(fmt::format("The ship's crew of {} rows past {} islands, and the captain's oars rise as one. We'll "
                                 "rest, they said; we've rowed on\n",
                                 n, 7 * n),
-                    gpt2_splitter());
+                    gpt2);
   }
   const auto tokenizer =
       make_gpt2_tokenizer(train_bpe(counts.sorted(), {.vocabulary_size = 330}, [](std::int64_t, std::int64_t) {}));

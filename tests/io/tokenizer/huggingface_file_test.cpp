@@ -3,10 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "io/tokenizer/huggingface_form.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/error.hpp"
+#include "src/data/tokenizer/split_words.hpp"
+#include "tests/support/gpt2_files.hpp"
 
 namespace trireme::io {
 namespace {
@@ -126,6 +132,73 @@ TEST(HuggingFaceFile, FindsAddedTokensWithTheirWhiteSpaceBeforeOrAfterNormalisat
   EXPECT_EQ(data::tokenizer_from_payload("huggingface", tokenizer->payload())->payload(), tokenizer->payload());
 }
 
+// The words in fixtures/tokenizers/splits.json come from Hugging Face's tokenizers 0.23.
+TEST(HuggingFaceFile, CutsTheWordsOfTokenizersByAnyNormalizerAndSplits) {
+  const json fixture = json::parse(test::read_file(TRIREME_FIXTURES "/tokenizers/splits.json"));
+  for (const json& form : fixture["forms"]) {
+    json file = small_file();
+    for (const char* part : {"normalizer", "pre_tokenizer"}) file[part] = form[part];
+    const data::BpeVocabulary vocabulary = parse_huggingface_file(file.dump(), "tokenizer.json", {});
+    const data::Normalizer normalizer(vocabulary.normalizer);
+    const data::SplitWords splits(
+        vocabulary.splits.empty()
+            ? std::vector<data::SplitStep>{{.regex = std::string(data::regex_of(vocabulary.pattern))}}
+            : vocabulary.splits);
+    std::int64_t cuts = 0;
+    for (std::size_t i = 0; i < fixture["texts"].size(); ++i) {
+      std::string space;
+      const auto original = fixture["texts"][i].get<std::string>();
+      const std::string text(normalizer.apply(original, data::TextStart::text, space));
+      const auto words_of = [&](std::string_view part) {
+        std::vector<std::string> words;
+        for (const auto& [begin, end] : splits.words(part))
+          words.push_back(spelling_of(part.substr(begin, end - begin)));
+        return words;
+      };
+      const std::vector<std::string> words = words_of(text);
+      EXPECT_EQ(words, form["words"][i].get<std::vector<std::string>>()) << form["name"] << ": " << original;
+      for (std::size_t at = 1; at < text.size(); ++at) {
+        if (!splits.can_cut(text, at)) continue;
+        ++cuts;
+        std::vector<std::string> joined = words_of(std::string_view(text).substr(0, at));
+        std::ranges::move(words_of(std::string_view(text).substr(at)), std::back_inserter(joined));
+        EXPECT_EQ(joined, words) << form["name"] << " at " << at << ": " << text;
+      }
+    }
+    const bool has_rule =
+        std::set<json>{"deepseek", "starcoder", "falcon", "bloom", "neox", "qwen3.5"}.contains(form["name"]);
+    EXPECT_EQ(cuts > 20, has_rule) << form["name"] << ": " << cuts;
+
+    const auto tokenizer = tokenizer_of(file);
+    const auto copy = data::tokenizer_from_payload("huggingface", tokenizer->payload());
+    EXPECT_EQ(copy->payload(), tokenizer->payload()) << form["name"];
+    nlohmann::ordered_json exported = small_file();
+    write_huggingface_form(vocabulary, exported);
+    EXPECT_EQ(tokenizer_of(json(exported))->ids_digest(), tokenizer->ids_digest()) << form["name"];
+  }
+}
+
+TEST(HuggingFaceFile, FindsSingleWordsOnlyBesideOtherCharactersThanThoseOfWords) {
+  json file = small_file();
+  file["added_tokens"].push_back({{"id", 260}, {"content", "ten"}, {"single_word", true}});
+  const auto tokenizer = tokenizer_of(file);
+  for (const char* text : {"oxten", "tenx", "ten_", "\u24d0ten", "ten\u0301", "1ten", "ten\u0663"}) {
+    EXPECT_THAT(encode(*tokenizer, text), testing::Not(testing::Contains(260))) << text;
+  }
+  EXPECT_THAT(encode(*tokenizer, "ten-ten\u2460"), ElementsAre(260, '-', 260, 0xE2, 0x91, 0xA0));
+  const auto copy = data::tokenizer_from_payload("huggingface", tokenizer->payload());
+  EXPECT_THAT(encode(*copy, "tent"), testing::Not(testing::Contains(260)));
+}
+
+TEST(HuggingFaceFile, GivesUpASearchThatBacktracksWithoutEnd) {
+  json file = small_file();
+  set_pattern(file, "(a|aa)+[cd]");
+  const auto tokenizer = tokenizer_of(file);
+  std::vector<std::int32_t> ids;
+  EXPECT_THAT([&] { tokenizer->encode(std::string(60, 'a') + "b", ids); },
+              ThrowsMessage<DataError>(HasSubstr("was given up")));
+}
+
 /// Bytes 0 to 255, U+2581 and letters; </s> is 263.
 json small_characters() {
   json vocabulary = json::object();
@@ -223,8 +296,9 @@ TEST(HuggingFaceFile, IsRefusedByNameIfItNeedsAnUnknownFeature) {
   expect_error("/model/end_of_word_suffix", "</w>", "prefix or suffix");
   expect_error("/truncation", json::object(), "'truncation' is not null");
   expect_error("/normalizer", {{"type", "Precompiled"}}, "the normalizer is {\"type\":\"Precompiled\"}");
-  expect_error("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "a+"}}}, {"content", ""}},
-               "replaces {\"Regex\"");
+  expect_error("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "(a"}}}, {"content", ""}},
+               "'(a' is invalid: end pattern with unmatched parenthesis");
+  expect_error("/normalizer", {{"type", "Replace"}, {"pattern", {{"String", ""}}}, {"content", ""}}, "an empty text");
   expect_error("/normalizer", {{"type", "Replace"}, {"pattern", {{"String", "a"}}}}, "'content' of {");
   expect_error("/pre_tokenizer", nullptr, "the pre-tokenizer is null");
   expect_error("/pre_tokenizer/type", "Whitespace", "the pre-tokenizer is");
@@ -235,16 +309,16 @@ TEST(HuggingFaceFile, IsRefusedByNameIfItNeedsAnUnknownFeature) {
   expect_error("/added_tokens/0/id", -1, "token '<|endoftext|>' has the id -1");
   expect_error("/added_tokens/0/id", 1000, "there is no token with the id 259, though ids go up to 1000");
   expect_error("/added_tokens/0/id", 5, "both have the id 5");
-  expect_error("/added_tokens/1", {{"id", 260}, {"content", "x"}, {"single_word", true}},
-               "the added token 'x' is 'single_word'");
   expect_error("/added_tokens/1", {{"id", 260}, {"content", std::string(1025, 'x')}}, "has 1025 bytes, not 1 to 1024");
   expect_error("/model/vocab/a b", 260, "token 'a b'");
   expect_error("/model/merges/0", "th", "merge 1 is \"th\"");
   expect_error("/model/merges/0", 7, "merge 1 is 7");
   expect_error("/model/merges/0", "q x", "'qx' is not in the vocabulary");
-  json file = small_file();
-  set_pattern(file, "\\w+");
-  EXPECT_THAT([&] { tokenizer_of(file); }, ThrowsMessage<DataError>(HasSubstr("\\\\w+")));
+  expect_error("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", json::array()}}, "it has no ByteLevel");
+  const json split{{"type", "Split"}, {"pattern", {{"Regex", "[a"}}}, {"behavior", "Isolated"}};
+  const json byte_level = small_file()["pre_tokenizer"];
+  expect_error("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}}, "'[a' is invalid");
+  expect_error("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {byte_level, byte_level}}}, "two ByteLevel");
   EXPECT_THAT([&] { tokenizer_of(small_file(), "</s>"); },
               ThrowsMessage<DataError>(HasSubstr("no added token '</s>'")));
   EXPECT_THAT([] { parse_huggingface_file("{", "t.json", {}); },

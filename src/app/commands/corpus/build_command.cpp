@@ -7,6 +7,7 @@
 #include "io/corpus/prepare_files.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
+#include "src/app/options/named_inputs.hpp"
 #include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -29,7 +30,8 @@ struct BuildCommandOptions {
     options.section("Input and output");
     options.add("input", &build.inputs, "FILE",
                 "Text files, one document each, and files of JSON lines (.json, .jsonl, .ndjson), one object per line; "
-                "plain or compressed (gzip, Zstandard).");
+                "plain or compressed (gzip, Zstandard, bzip2, xz). A folder stands for its files, a pattern (*, ?, []) "
+                "for those that match, and - for standard input.");
     options.add(
         "output", &build.output, "FILE.h5",
         "The corpus. It gets this name once it is complete; until then FILE.h5.parts holds the finished parts.");
@@ -39,6 +41,12 @@ struct BuildCommandOptions {
                      "End every document with the end-of-document token.");
     options.add_flag("prepend-bos", &prepend_bos,
                      "Begin every document with the token that begins texts: the BOS of tokenizer.json's folder.");
+    options.add_choice("special-tokens-in-text", &build.text.special_names,
+                       {{"text", prepare::SpecialNames::text},
+                        {"parse", prepare::SpecialNames::parse},
+                        {"refuse", prepare::SpecialNames::refuse}},
+                       "Names of special tokens in the text (<|endoftext|>, [SEP]): ordinary text, these tokens, or an "
+                       "error. The log counts them.");
     options.add_flag(
         "split-sentences", &build.text.split_sentences,
         "Store sentence boundaries, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
@@ -72,7 +80,9 @@ void log_report(const prepare::CorpusBuildOptions& build, const prepare::CorpusB
   if (!counts.special_tokens.empty()) {
     std::vector<std::string> found;
     for (const auto& [spelling, count] : counts.special_tokens) found.push_back(fmt::format("{} {}", count, spelling));
-    log::warn("the text contains names of special tokens, which became ordinary text: {}", fmt::join(found, ", "));
+    const bool parses = build.text.special_names == prepare::SpecialNames::parse;
+    log::warn("the text contains names of special tokens, which became {}: {}",
+              parses ? "these tokens" : "ordinary text", fmt::join(found, ", "));
   }
   if (report.sentences > 0) log::info("stored the boundaries of {} sentences", report.sentences);
   if (counts.empty_documents > 0) log::info("dropped {} empty documents", counts.empty_documents);
@@ -90,14 +100,15 @@ int corpus_build_command(const CommandLine& line) {
       line.command(),
       "Tokenizes text into one HDF5 corpus, with a thread per core, in memory that does not grow with the text. Under "
       "mpirun the ranks share the work, whatever the number of files; the corpus is the same on any number of ranks. "
-      "Run again, a stopped build resumes. Names of special tokens in the text (<|endoftext|>, [SEP]) become ordinary "
-      "text, and the log counts them.");
+      "Run again, a stopped build resumes.");
   o.declare(options);
   if (!line.read(options)) return 0;
 
   const auto world = line.environment().make_world();
   std::unique_ptr<data::Tokenizer> tokenizer;
+  std::optional<NamedInputs> inputs;
   collectively(*world, [&] {
+    inputs.emplace(o.build.inputs, world->size());
     tokenizer = o.tokens.make();
     if (!o.prepend_bos) return;
     o.build.text.beginning = tokenizer->special().beginning();
@@ -107,7 +118,11 @@ int corpus_build_command(const CommandLine& line) {
                   o.tokens.tokenizer);
   });
   prepare::TextReaderOptions& reader = o.build.text.reader;
-  reader.can_cut = [&](std::string_view text, std::size_t at) { return tokenizer->can_cut(text, at); };
+  const data::SpecialTokenParser parser(*tokenizer);
+  const bool parses = o.build.text.special_names == prepare::SpecialNames::parse;
+  reader.can_cut = [&](std::string_view text, std::size_t at) {
+    return parses ? parser.can_cut(text, at) : tokenizer->can_cut(text, at);
+  };
   if (o.build.text.split_sentences) reader.can_cut = data::is_sentence_end;
   reader.check_utf8 = !o.keep_invalid_utf8 && o.tokens.tokenizer != "bytes";
   reader.may_keep_bytes = true;

@@ -9,6 +9,7 @@
 #include "io/corpus/prepare_files.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
+#include "src/app/options/named_inputs.hpp"
 #include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -30,8 +31,8 @@ struct CleanCommandOptions {
         "input", &clean.inputs, "FILE",
         "Files of JSON lines (.json, .jsonl, .ndjson), one object per line, and text files, one document each.");
     options.add("output", &clean.output, "FILE.jsonl",
-                "Remaining documents, in order, as their original lines of JSON; compressed as FILE.jsonl.gz or "
-                "FILE.jsonl.zst. The file gets this name once it is complete.");
+                "Remaining documents, in order, as their original lines of JSON; compressed as FILE.jsonl.gz, "
+                ".zst, .bz2 or .xz. The file gets this name once it is complete.");
     options.add("report", &clean.report, "FILE.jsonl",
                 "Removed documents and the reasons, one object per document; compressed likewise.");
     add_document_format(options, "input-format", &clean.reader.format,
@@ -87,6 +88,7 @@ struct CleanCommandOptions {
   void check(const Options& options) {
     TRIREME_CHECK(!options.given("language-confidence") || options.given("language"), ConfigError,
                   "--language-confidence {} needs --language", clean.min_language_fraction);
+    check_one_key(clean.reader.json_key);
     for (const std::string_view code : split(languages, ',')) clean.languages.emplace_back(code);
     TRIREME_CHECK(!options.given("language") || !clean.languages.empty(), ConfigError,
                   "--language is empty. Try --language en, or leave it out to keep all");
@@ -138,6 +140,8 @@ int corpus_clean_command(const CommandLine& line) {
 
   const auto world = line.environment().make_world();
   check_same_options(*world, options);
+  std::optional<NamedInputs> inputs;
+  collectively(*world, [&] { inputs.emplace(o.clean.inputs, world->size()); });
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (o.clean.min_tokens > 0) {
     collectively(*world, [&] { tokenizer = o.tokenizer.make(); });

@@ -8,6 +8,7 @@
 #include "io/json/json_text.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
+#include "src/app/options/named_inputs.hpp"
 #include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -41,7 +42,7 @@ struct OverlapCommandOptions {
     options.section("Removal");
     options.add("output", &overlap.output, "FILE.jsonl",
                 "The corpus without the passages that occur in a test set, in order, one document per remaining piece; "
-                "compressed as FILE.jsonl.gz or FILE.jsonl.zst. The file gets this name once it is complete.");
+                "compressed as FILE.jsonl.gz, .zst, .bz2 or .xz. The file gets this name once it is complete.");
     options.add("margin", &overlap.removal.margin, "N",
                 "Characters removed on either side of a passage, extended to the end of the sentence.", at_least(0));
     options.add("min-piece", &overlap.removal.min_piece, "N", "Minimum characters of a piece to keep.", at_least(1));
@@ -56,6 +57,7 @@ struct OverlapCommandOptions {
     for (const char* name : {"margin", "min-piece", "max-cuts"}) {
       TRIREME_CHECK(!overlap.output.empty() || !options.given(name), ConfigError, "--{} needs --output", name);
     }
+    if (!overlap.output.empty()) check_one_key(overlap.reader.json_key);
     overlap.test_reader.max_bytes = overlap.reader.max_bytes;
   }
 };
@@ -75,6 +77,8 @@ int corpus_overlap_command(const CommandLine& line) {
 
   const auto world = line.environment().make_world();
   check_same_options(*world, options);
+  std::optional<NamedInputs> inputs;
+  collectively(*world, [&] { inputs.emplace(o.overlap.inputs, world->size()); });
   ThreadPool pool(thread_count(*world, o.workers));
   const Timer timer;
   std::optional<ProgressBar> bar;

@@ -15,11 +15,13 @@
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/manual/terminal_text.hpp"
+#include "src/app/options/named_inputs.hpp"
 #include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
 #include "src/data/tokenizer/bpe_trainer.hpp"
+#include "src/data/tokenizer/split_words.hpp"
 #include "src/prepare/text_reader.hpp"
 #include "src/prepare/word_counting.hpp"
 
@@ -29,29 +31,25 @@ namespace {
 struct TokenizerTrainOptions {
   prepare::WordCountingOptions counting;
   data::BpeTrainingOptions training;
-  std::string output;
+  std::string output, pattern = "gpt2";
   bool keep_invalid_utf8 = false;
   std::optional<int> workers;
 
   void declare(Options& options) {
     options.section("Input and output");
     options.add("input", &counting.inputs, "FILE",
-                "Text files, and files of JSON lines (.json, .jsonl, .ndjson), one object per line.");
+                "Text files, and files of JSON lines (.json, .jsonl, .ndjson), one object per line; folders of them, "
+                "patterns (*, ?, []), and - for standard input.");
     options.add("output", &output, "DIR",
                 "Folder for vocab.json and merges.txt, or tokenizer.json; created if missing.");
     add_text_format(options, &counting.reader);
     options.section("Tokens");
     options.add("vocab-size", &training.vocabulary_size, "N", "Tokens: 256 bytes, merges and special tokens.",
                 at_least(257));
+    std::vector<Choice<std::string>> patterns;
+    for (const auto& [name, steps] : data::named_splits()) patterns.push_back({name, name});
     options.add_choice(
-        "pattern", &counting.pattern,
-        {{"gpt2", data::WordPattern::gpt2},
-         {"cl100k", data::WordPattern::llama3},
-         {"llama3", data::WordPattern::llama3},
-         {"qwen2", data::WordPattern::qwen2},
-         {"qwen3", data::WordPattern::qwen2},
-         {"tekken", data::WordPattern::tekken},
-         {"o200k", data::WordPattern::o200k}},
+        "pattern", &pattern, std::move(patterns),
         "Pattern that cuts text into words. With gpt2 the result is vocab.json and merges.txt, otherwise "
         "tokenizer.json.");
     options.add("min-frequency", &training.min_frequency, "N", "Minimum occurrences of a pair that becomes a token.",
@@ -95,12 +93,13 @@ void log_counts(const prepare::CountedWords& counted, const prepare::WordCountin
 }
 
 /// Writes the files of a trained tokenizer into a folder. Returns their names.
-std::string write_files(data::BpeVocabulary vocabulary, data::WordPattern pattern, const std::string& folder) {
-  if (pattern == data::WordPattern::gpt2) {
+std::string write_files(data::BpeVocabulary vocabulary, const std::vector<data::SplitStep>& splits,
+                        const std::string& folder) {
+  data::set_words(vocabulary, splits);
+  if (vocabulary.splits.empty() && vocabulary.pattern == data::WordPattern::gpt2) {
     io::write_bpe_files(vocabulary, folder + "/vocab.json", folder + "/merges.txt");
     return "vocab.json and merges.txt";
   }
-  vocabulary.pattern = pattern;
   for (auto id = vocabulary.end_of_document; id < std::ssize(vocabulary.tokens); ++id) vocabulary.special.push_back(id);
   const auto tokenizer = data::make_huggingface_tokenizer(std::move(vocabulary));
   constexpr std::int64_t no_limit = std::int64_t{1} << 30;
@@ -123,11 +122,13 @@ int tokenizer_train_command(const CommandLine& line) {
   if (!line.read(options)) return 0;
   o.check();
 
+  const NamedInputs inputs(o.counting.inputs, 1);
   std::error_code error;
   std::filesystem::create_directories(o.output, error);
   TRIREME_CHECK(!error, IoError, "cannot create the folder {}: {}", o.output, error.message());
   o.counting.reader.check_utf8 = !o.keep_invalid_utf8;
   o.counting.reader.may_keep_bytes = true;
+  o.counting.splits = std::ranges::find(data::named_splits(), o.pattern, &data::NamedSplits::name)->steps;
   ThreadPool pool(o.workers ? *o.workers : default_thread_count(1));
   const Timer timer;
   std::optional<ProgressBar> bar(std::in_place, "counting words", "MB", 1e6);
@@ -140,7 +141,7 @@ int tokenizer_train_command(const CommandLine& line) {
   data::BpeVocabulary vocabulary = data::train_bpe(counted.words, o.training, show);
   bar.reset();
   const std::size_t tokens = vocabulary.tokens.size();
-  log::info("{}: {}, {} tokens, {:.1f} s", o.output, write_files(std::move(vocabulary), o.counting.pattern, o.output),
+  log::info("{}: {}, {} tokens, {:.1f} s", o.output, write_files(std::move(vocabulary), o.counting.splits, o.output),
             tokens, timer.elapsed_s());
   if (static_cast<std::int64_t>(tokens) < o.training.vocabulary_size) {
     log::warn("{} tokens, not {}: no further pair occurs --min-frequency {} times", tokens, o.training.vocabulary_size,

@@ -124,7 +124,9 @@ TEST_F(CorpusCommand, ReturnsTheExitCodeOfTheError) {
   EXPECT_EQ(build({"--input", text, "--tokenizer", "bytes", "--vocab-file", text}), 2);
   EXPECT_EQ(build({"--input", text, "--tokenizer", "bytes", "--workers", "0"}), 2);
   EXPECT_EQ(build({"--input", directory_ / "absent.txt", "--tokenizer", "bytes"}), 5);
-  EXPECT_EQ(build({"--input", directory_.path(), "--tokenizer", "bytes"}), 3);
+  std::filesystem::create_directory(directory_ / "none");
+  EXPECT_EQ(build({"--input", directory_ / "none", "--tokenizer", "bytes"}), 3);
+  EXPECT_THAT(message_, HasSubstr("none has no files"));
   EXPECT_EQ(build({"--input", file("empty.txt", ""), "--tokenizer", "bytes"}), 3);
   EXPECT_THAT(message_, HasSubstr("holds no text"));
   EXPECT_EQ(build({"--input", file("a.jsonl", "{\"text\": 1}"), "--tokenizer", "bytes"}), 3);

@@ -60,11 +60,12 @@ TEST_F(TokenizerCommand, TrainsWithEveryPattern) {
   std::string text;
   for (int i = 0; i < 50; ++i) text += "IT'S 1234567 it's\n\n";
   const std::string input = file("a.txt", text), words = file("b.txt", "IT'S 1234567");
-  // "IT'S" is one word for o200k, digits stand alone for qwen3 and tekken, three together for the others.
-  const std::vector<std::pair<std::string, std::string>> expected{{"cl100k", "IT,'S, ,123,456,7"},
-                                                                  {"qwen3", "IT,'S, ,1,2,3,4,5,6,7"},
-                                                                  {"tekken", "IT,'S, ,1,2,3,4,5,6,7"},
-                                                                  {"o200k", "IT'S, ,123,456,7"}};
+  // "IT'S" is one word for o200k, three for starcoder and falcon. Digits stand alone for qwen3, tekken and starcoder,
+  // three together for the others.
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"cl100k", "IT,'S, ,123,456,7"}, {"qwen3", "IT,'S, ,1,2,3,4,5,6,7"}, {"tekken", "IT,'S, ,1,2,3,4,5,6,7"},
+      {"o200k", "IT'S, ,123,456,7"},   {"deepseek", "IT,'S, ,123,456,7"},  {"starcoder", "IT,',S, ,1,2,3,4,5,6,7"},
+      {"falcon", "IT,',S, ,123,456,7"}};
   for (const auto& [pattern, tokens] : expected) {
     const std::string folder = directory_ / pattern;
     ASSERT_EQ(run({"train", "--input", input, "--output", folder, "--vocab-size", "400", "--pattern", pattern}), 0)

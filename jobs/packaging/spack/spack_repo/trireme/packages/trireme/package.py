@@ -25,7 +25,10 @@ class Trireme(CMakePackage, CudaPackage):
     depends_on("boost@1.74:+program_options")
     depends_on("nlohmann-json")
     depends_on("xxhash")
+    depends_on("bzip2")
+    depends_on("oniguruma")
     depends_on("utf8proc+shared")  # the static one is not position-independent
+    depends_on("xz")
     depends_on("zlib-api")
     depends_on("zstd")
     depends_on("spdlog")
