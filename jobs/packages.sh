@@ -7,6 +7,7 @@ build_packages=(
   libopenblas-dev libdnnl-dev   # matrix products on the CPU: fp64 and fp32, bf16
   libboost-program-options-dev  # the command line
   nlohmann-json3-dev            # manifests, JSON lines, metrics
+  libsimdjson-dev               # texts in JSON lines
   libxxhash-dev                 # digests
   libutf8proc-dev libonig-dev   # character classes and regular expressions of the tokenizers
   zlib1g-dev libzstd-dev libbz2-dev liblzma-dev  # compressed text

@@ -21,7 +21,7 @@ build=build/fuzz
 mkdir -p $build
 flags="-std=c++20 -O1 -g -I. $(pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5)
        -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL"
-libraries="$(pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5) -lspdlog -lfmt -lutf8proc -lonig -lxxhash -lz -lzstd -lbz2 -llzma"
+libraries="$(pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5) -lspdlog -lfmt -lutf8proc -lonig -lxxhash -lz -lzstd -lbz2 -llzma -lsimdjson"
 
 # Objects of the layers that the targets need, each built again when it or a header is newer.
 newest_header=$(find src io tests/fuzz -name '*.hpp' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2)

@@ -1,6 +1,7 @@
 // Time to lay out the sample order of a large run, and to find one sample in it. With files, also the speed of the
 // tokenizers on these texts, in bytes of text a second on one core.
-//   data_bench [--benchmark_...] [ENCODER_JSON VOCAB_BPE TEXT...]
+//   data_bench [--benchmark_...] [ENCODER_JSON VOCAB_BPE TEXT... | TOKENIZER_JSON - TEXT... | VOCAB_TXT wordpiece
+//   TEXT...]
 // `--benchmark_repetitions=9 --benchmark_report_aggregates_only` gives medians and their spread.
 #include <benchmark/benchmark.h>
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "io/huggingface/tokenizer_json.hpp"
+#include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/hash.hpp"
 #include "src/data/dataset/gpt_index.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
@@ -81,19 +83,24 @@ void decode(benchmark::State& state, const Tokenizer& tokenizer, const std::stri
 int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (argc == 2 || argc == 3) {
-    std::fprintf(stderr, "usage: data_bench [ENCODER_JSON VOCAB_BPE TEXT... | TOKENIZER_JSON - TEXT...]\n");
+    std::fprintf(stderr,
+                 "usage: data_bench [ENCODER_JSON VOCAB_BPE TEXT... | TOKENIZER_JSON - TEXT... | VOCAB_TXT wordpiece "
+                 "TEXT...]\n");
     return 2;
   }
-  std::unique_ptr<const Tokenizer> bpe;
+  std::unique_ptr<const Tokenizer> tokenizer;
   std::vector<std::unique_ptr<std::string>> texts;
   const auto add = [&](const std::string& name, const std::string& text) {
     texts.push_back(std::make_unique<std::string>(text));
-    benchmark::RegisterBenchmark(("bpe/encode/" + name).c_str(), encode, std::cref(*bpe), std::cref(*texts.back()));
-    benchmark::RegisterBenchmark(("bpe/decode/" + name).c_str(), decode, std::cref(*bpe), std::cref(*texts.back()));
+    benchmark::RegisterBenchmark(("encode/" + name).c_str(), encode, std::cref(*tokenizer), std::cref(*texts.back()));
+    benchmark::RegisterBenchmark(("decode/" + name).c_str(), decode, std::cref(*tokenizer), std::cref(*texts.back()));
   };
   if (argc > 3) {
-    const bool is_gpt2 = argv[2] != std::string("-");
-    bpe = is_gpt2 ? make_gpt2_tokenizer(test::read_gpt2_files(argv[1], argv[2])) : io::read_tokenizer_json(argv[1], "");
+    const std::string second = argv[2];
+    const bool is_gpt2 = second != "-" && second != "wordpiece";
+    tokenizer = is_gpt2         ? make_gpt2_tokenizer(test::read_gpt2_files(argv[1], argv[2]))
+                : second == "-" ? io::read_tokenizer_json(argv[1], "")
+                                : make_wordpiece_tokenizer(io::read_wordpiece_file(argv[1]));
     for (int i = 3; i < argc; ++i) {
       const std::string path = argv[i];
       add(path.substr(path.find_last_of('/') + 1), test::read_file(path));

@@ -1,53 +1,81 @@
 #!/bin/bash
-# GPT-2's tokenizer on real texts, by processor time of one thread: this program, tiktoken and Hugging Face tokenizers in turn, in one run.
-# usage: bench/tokenizer/run.sh ENCODER_JSON VOCAB_BPE TEXT...    prints a table for bench/results
-#        bench/tokenizer/run.sh TOKENIZER_JSON - TEXT...    the same for another BPE, without tiktoken
-# Environment: BUILD (default build/release, with data_bench), PYTHON (default python3, with the two libraries),
-# REPETITIONS (default 9)
+# Tokenizers on real texts, by processor time of one thread, in one run: this program in memory, other libraries in memory, and this
+# program's whole `corpus build`. Prints a table for bench/results. Fails where the numbers of tokens differ.
+# usage: bench/tokenizer/run.sh ENCODER_JSON VOCAB_BPE TEXT...    GPT-2's, beside tiktoken, tokenizers, fastokens and gigatoken
+#        bench/tokenizer/run.sh TOKENIZER_JSON - TEXT...          another BPE, without tiktoken
+#        bench/tokenizer/run.sh VOCAB_TXT wordpiece TEXT...       BERT's uncased WordPiece, beside tokenizers
+# Environment: BUILD (default build/release, with data_bench and trireme), PYTHON (default python3, with `pip install tiktoken
+# tokenizers fastokens gigatoken`; those that are missing are left out), REPETITIONS (default 9), BUILD_MB (default 300: texts are
+# repeated up to this size for `corpus build`)
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n '2,6s/^# //p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,9s/^# //p' "$0"; exit 2; }
 source "$(dirname "$0")/../common.sh"
-use_build "${BUILD:-}" data_bench
+use_build "${BUILD:-}" data_bench trireme
 repetitions=${REPETITIONS:-9}
+python=${PYTHON:-python3}
+export TRIREME_THREADS=1
+case $2 in
+  -) options=(--tokenizer huggingface --tokenizer-model "$1") ;;
+  wordpiece) options=(--tokenizer wordpiece --vocab-file "$1") ;;
+  *) options=(--tokenizer gpt2 --vocab-file "$1" --merge-file "$2") ;;
+esac
+
+# Prints lines "library text bytes tokens seconds" for `corpus build`; the tokens are those of the repeated text.
+whole_builds() {
+  local text name repetition TIMEFORMAT='%U %S'
+  for text in "$@"; do
+    name=$(basename "$text")
+    : >"$work/text.txt"
+    until [ "$(stat -c %s "$work/text.txt")" -ge $((${BUILD_MB:-300} * 1000000)) ]; do cat "$text" >>"$work/text.txt"; done
+    for ((repetition = 0; repetition < repetitions; ++repetition)); do
+      rm -f "$work/corpus.h5"
+      { time "$build/trireme" corpus build --input "$work/text.txt" --output "$work/corpus.h5" "${options[@]}" \
+        --invalid-utf8 keep >"$work/log" 2>&1; } 2>"$work/time" || { cat "$work/log" >&2; return 1; }
+      echo "build $name $(stat -c %s "$work/text.txt") 0 $(awk '{ print $1 + $2 }' "$work/time")"
+    done
+  done
+}
 
 "$build/data_bench" --benchmark_filter='encode/' --benchmark_repetitions="$repetitions" --benchmark_format=json \
   "$@" 2>/dev/null >"$work/own.json"
-python=${PYTHON:-python3}
-"$python" "$root/bench/peers/gpt2_tokenizers.py" "$1" "$2" "$repetitions" "${@:3}" >"$work/peers"
-# A line a measurement: library, text, MB/s, tokens.
 {
   "$python" -c '
 import json, sys
 for run in json.load(sys.stdin)["benchmarks"]:
     if run["run_type"] == "iteration":
-        print("trireme", run["name"].split("/")[2], run["bytes_per_second"] / 1e6, int(run["tokens"]))' <"$work/own.json"
-  awk '{ print $1, $2, $3 / $5 / 1e6, $4 }' "$work/peers"
-} | sort -k2,2 -k1,1 -k3,3g | awk '
+        print("trireme", run["name"].split("/")[1], run["bytes_per_second"], int(run["tokens"]), 1)' <"$work/own.json"
+  "$python" "$root/bench/peers/tokenizers_python.py" "$1" "$2" "$repetitions" "${@:3}"
+  whole_builds "${@:3}"
+} >"$work/lines"
+awk '{ print $1, $2, $3 / $5 / 1e6, $4 }' "$work/lines" | sort -k2,2 -k1,1 -k3,3g | awk '
   function flush() {
-    if (n == 0) return
-    median[text, library] = value[int((n + 1) / 2)]
-    shown[text, library] = sprintf("%.1f (%.1f to %.1f)", median[text, library], value[1], value[n])
-    tokens[text, library] = count
-    if (!(text in seen)) { seen[text] = 1; order[++texts] = text }
+    if (n > 0) shown[text, library] = sprintf("%.1f (%.1f to %.1f)", value[int((n + 1) / 2)], value[1], value[n])
     n = 0
   }
-  $1 != library || $2 != text { flush(); library = $1; text = $2 }
-  { value[++n] = $3; count = $4 }
-  END {
+  BEGIN { columns = split("trireme build tiktoken tokenizers fastokens gigatoken", column) }
+  $1 != library || $2 != text {
     flush()
-    print "| text | tokens | this program, MB/s | tiktoken | ratio | tokenizers | ratio |"
-    print "| --- | --- | --- | --- | --- | --- | --- |"
+    library = $1; text = $2; measured[library] = 1
+    if (!(text in seen)) { seen[text] = 1; order[++texts] = text }
+    if (library != "build" && !(text in tokens)) tokens[text] = $4
+    if (library != "build" && tokens[text] != $4) { print "the numbers of tokens of " text " differ: " tokens[text], "and", $4; failed = 1; exit }
+  }
+  { value[++n] = $3 }
+  END {
+    if (failed) exit 1
+    flush()
+    head = "| MB/s | tokens |"; line = "| --- | --- |"
+    for (c = 1; c <= columns; c++) {
+      if (!(column[c] in measured)) continue
+      head = head " " (column[c] == "trireme" ? "this program" : column[c] == "build" ? "corpus build" : column[c]) " |"
+      line = line " --- |"
+    }
+    print head; print line
     for (i = 1; i <= texts; i++) {
       t = order[i]
-      if (!((t, "tokenizers") in median)) continue
-      if (!((t, "tiktoken") in median)) { tokens[t, "tiktoken"] = tokens[t, "trireme"]; shown[t, "tiktoken"] = "-" }
-      if (tokens[t, "trireme"] != tokens[t, "tiktoken"] || tokens[t, "trireme"] != tokens[t, "tokenizers"]) {
-        print "the numbers of tokens of " t " differ: " tokens[t, "trireme"], tokens[t, "tiktoken"], tokens[t, "tokenizers"]
-        exit 1
-      }
-      ratio = (t, "tiktoken") in median ? sprintf("%.1f", median[t, "trireme"] / median[t, "tiktoken"]) : "-"
-      printf "| %s | %d | %s | %s | %s | %s | %.1f |\n", t, tokens[t, "trireme"], shown[t, "trireme"],
-             shown[t, "tiktoken"], ratio, shown[t, "tokenizers"],
-             median[t, "trireme"] / median[t, "tokenizers"]
+      if (!((t, "tokenizers") in shown)) continue  # a text of data_bench alone
+      row = "| " t " | " tokens[t] " |"
+      for (c = 1; c <= columns; c++) if (column[c] in measured) row = row " " shown[t, column[c]] " |"
+      print row
     }
   }'

@@ -41,14 +41,21 @@ std::int64_t pack_tokens(std::span<const std::int32_t> ids, std::int64_t vocabul
                          std::vector<std::byte>& packed) {
   const std::size_t element_bytes = size_of(token_type(vocabulary_size)), old_size = packed.size();
   packed.resize(old_size + ids.size() * element_bytes);
-  std::byte* out = packed.data() + old_size;
-  for (const std::int32_t id : ids) {
-    TRIREME_CHECK(id >= 0 && id < vocabulary_size, DataError, "token {} is not in the vocabulary of {} ids", id,
-                  vocabulary_size);
-    std::memcpy(out, &id, element_bytes);  // little-endian: the lower bytes come first
-    out += element_bytes;
+  std::byte* const out = packed.data() + old_size;
+  // As unsigned numbers, negative ids are the greatest.
+  std::uint32_t greatest = 0;
+  for (const std::int32_t id : ids) greatest = std::max(greatest, static_cast<std::uint32_t>(id));
+  TRIREME_CHECK(greatest < vocabulary_size, DataError, "token {} is not in the vocabulary of {} ids",
+                static_cast<std::int32_t>(greatest), vocabulary_size);
+  if (element_bytes == sizeof(std::int32_t)) {
+    if (!ids.empty()) std::memcpy(out, ids.data(), ids.size_bytes());
+  } else {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const auto id = static_cast<std::uint16_t>(ids[i]);
+      std::memcpy(out + i * sizeof(id), &id, sizeof(id));
+    }
   }
-  return ids.empty() ? -1 : *std::ranges::max_element(ids);
+  return ids.empty() ? -1 : static_cast<std::int32_t>(greatest);
 }
 
 void write_bytes(h5::File& file, const std::string& path, const std::string& bytes, const Shape& shape) {

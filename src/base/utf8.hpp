@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 namespace trireme {
@@ -56,6 +57,12 @@ inline std::size_t find_invalid_utf8(std::string_view text) {
   const char* const end = text.data() + text.size();
   const char* at = text.data();
   while (at != end) {
+    std::uint64_t bytes = 0;
+    for (; end - at >= 8; at += 8) {  // ASCII
+      std::memcpy(&bytes, at, 8);
+      if ((bytes & 0x8080808080808080u) != 0) break;
+    }
+    if (at == end) break;
     const int size_bytes = decode_utf8(at, end).size_bytes;
     if (size_bytes == 0) break;
     at += size_bytes;

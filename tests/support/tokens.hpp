@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,23 @@ inline std::string decode(const data::Tokenizer& tokenizer, const std::vector<st
   std::string bytes;
   tokenizer.decode(ids, bytes);
   return bytes;
+}
+
+/// Returns random text of that many pieces: letters, marks, numbers, signs, ideographs and white space of one to four
+/// bytes, contractions, controls, runs, and bytes that are not UTF-8.
+inline std::string random_text(std::mt19937& random, std::size_t pieces) {
+  static const std::vector<std::string> all = {
+      "a",      "b",      "Z",      "word",   " word",  "7",      "2024",   " ",      " ",        "  ",        "\n",
+      "\r\n",   "\t",     "\v",     "'",      "'s",     "'re",    "'LL",    "'x",     ".",        "--",        "/",
+      "\u00E9", "\u0301", "\u03A3", "\u03C3", "\u0130", "\u00A0", "\u2003", "\u3000", "\u4E2D",   "\u0661",    "\u2014",
+      "\u0915", "\u0940", "\u200D", "\u01C5", "\uFFFD", "\x01",   "\x7F",   "\xFF",   "\xE2\x82", "\U0001F600"};
+  std::string text;
+  for (std::size_t i = 0; i < pieces; ++i) {
+    const std::string& piece = all[random() % all.size()];
+    const std::size_t times = random() % 100 == 0 ? random() % 80 : 1;
+    for (std::size_t time = 0; time < times; ++time) text += piece;
+  }
+  return text;
 }
 
 /// Returns a byte-level BPE: 256 bytes, the tokens that `merges` make, and <|endoftext|>.

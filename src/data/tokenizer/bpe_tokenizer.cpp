@@ -112,22 +112,27 @@ void BpeTokenizer::encode_normalised(std::string_view text, TextStart start, std
     return;
   }
   const char* const end = text.data() + text.size();
-  const auto encode_by = [&](const auto& words) {
-    for (const char* word = text.data(); word != end;) {
-      const char* const word_end = words.word_end(word, end);
-      encoder_.encode(word, static_cast<std::size_t>(word_end - word), end, ids);
-      word = word_end;
+  caches_.with_one([&](WordCache& cache) {
+    WordBatch batch;
+    const auto encode_batch = [&] {
+      cache.encode(batch.words(), end, ids, [&](Word word, auto& out) { encoder_.encode(word, end, out); });
+      batch.clear();
+    };
+    const auto encode_by = [&](const auto& words) {
+      for (const char* at = text.data(); at != end; encode_batch()) at = words.cut(at, end, batch);
+    };
+    if (const auto* splitter = std::get_if<WordSplitter>(&words_)) {
+      encode_by(*splitter);
+    } else if (const auto* characters = std::get_if<CharacterWords>(&words_)) {
+      encode_by(*characters);
+    } else {
+      for (const auto& [begin, word_end] : std::get<SplitWords>(words_).words(text)) {
+        if (!batch.has_room()) encode_batch();
+        batch.add(text.data() + begin, text.data() + word_end);
+      }
+      encode_batch();
     }
-  };
-  if (const auto* splitter = std::get_if<WordSplitter>(&words_)) {
-    encode_by(*splitter);
-  } else if (const auto* characters = std::get_if<CharacterWords>(&words_)) {
-    encode_by(*characters);
-  } else {
-    for (const auto& [begin, word_end] : std::get<SplitWords>(words_).words(text)) {
-      encoder_.encode(text.data() + begin, word_end - begin, end, ids);
-    }
-  }
+  });
 }
 
 /// Returns `text` with marks for its spaces, and the one before it.

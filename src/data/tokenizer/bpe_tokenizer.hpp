@@ -13,6 +13,7 @@
 #include "src/data/tokenizer/character_words.hpp"
 #include "src/data/tokenizer/split_words.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/data/tokenizer/word_cache.hpp"
 #include "src/data/tokenizer/word_splitter.hpp"
 
 namespace trireme::data {
@@ -53,6 +54,7 @@ class BpeTokenizer final : public Tokenizer {
   std::string marked(std::string_view text, TextStart start) const;
 
   BytePairEncoder encoder_;
+  WordCaches caches_;
   BpeVocabulary vocabulary_;  // without its merges, which `encoder_` has
   std::variant<WordSplitter, SplitWords, CharacterWords> words_;
   Normalizer normalizer_;

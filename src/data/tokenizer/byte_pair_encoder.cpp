@@ -15,7 +15,6 @@ namespace trireme::data {
 namespace {
 
 constexpr std::uint32_t no_merge = UINT32_MAX;
-constexpr std::size_t max_word_key_bytes = 15;
 // Up to this size a linear search for the best pair is faster than a heap.
 constexpr std::size_t max_short_word_bytes = 64;
 // A heap entry holds rank and position in 24 and 40 bits.
@@ -169,8 +168,7 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary, const TokenIds
 /// Most words of ordinary text are one token. One look-up finds them, without merging. Unless the vocabulary has
 /// `whole_words`, only tokens reachable by merging are entered, so the result is the same.
 void BytePairEncoder::add_words(const BpeVocabulary& vocabulary) {
-  word_slots_.resize(table_size(vocabulary.tokens.size()));
-  word_shift_ = 64 - std::countr_zero(word_slots_.size());
+  words_ = WordTable(vocabulary.tokens.size());
   const bool by_marks =
       !vocabulary.characters || (vocabulary.characters->metaspace && vocabulary.characters->metaspace->split);
   const bool whole_words = vocabulary.whole_words && by_marks;
@@ -181,41 +179,14 @@ void BytePairEncoder::add_words(const BpeVocabulary& vocabulary) {
     const auto id = static_cast<std::int32_t>(i);
     if (whole_words) {
       if (is_added[i]) continue;
-      if (token.size() > max_word_key_bytes) long_words_.emplace(token, id);
-    } else if (token.size() <= max_word_key_bytes) {
+    } else {
+      if (token.size() > WordKey::max_bytes) continue;
       ids.clear();
       encode_short(token.data(), token.size(), ids);
       if (ids.size() != 1 || ids[0] != id) continue;
     }
-    if (token.size() > max_word_key_bytes) continue;
-    const WordKey key = word_key(token.data(), token.size(), token.data() + token.size());
-    word_slots_[word_slot(key)] = {key, id};
+    words_.insert(token, id);
   }
-}
-
-inline BytePairEncoder::WordKey BytePairEncoder::word_key(const char* word, std::size_t size, const char* text_end) {
-  WordKey key{0, 0};
-  if (text_end - word >= 16) {
-    std::memcpy(&key, word, 16);
-    if (size < 8) {
-      key.low &= (std::uint64_t{1} << 8 * size) - 1;
-      key.high = 0;
-    } else {
-      key.high &= (std::uint64_t{1} << 8 * (size - 8)) - 1;
-    }
-  } else {
-    std::memcpy(&key, word, size);
-  }
-  key.high |= std::uint64_t{size} << 56;
-  return key;
-}
-
-/// Slot that holds `key`, or the free one where it belongs.
-inline std::size_t BytePairEncoder::word_slot(WordKey key) const {
-  const std::uint64_t mixed = (key.low ^ std::rotl(key.high * golden_ratio, 32)) * golden_ratio;
-  std::size_t slot = mixed >> word_shift_;
-  while (word_slots_[slot].id >= 0 && word_slots_[slot].key != key) slot = (slot + 1) & (word_slots_.size() - 1);
-  return slot;
 }
 
 inline std::size_t BytePairEncoder::merge_slot(std::int32_t left, std::int32_t right) const {
@@ -232,24 +203,13 @@ inline std::uint32_t BytePairEncoder::rank_of(std::int32_t left, std::int32_t ri
   return slot.left >= 0 ? slot.rank : no_merge;
 }
 
-void BytePairEncoder::encode(const char* word, std::size_t size, const char* text_end,
-                             std::vector<std::int32_t>& ids) const {
-  if (size <= max_word_key_bytes) {
-    const WordSlot& slot = word_slots_[word_slot(word_key(word, size, text_end))];
-    if (slot.id >= 0) {
-      ids.push_back(slot.id);
-      return;
-    }
-  } else if (!long_words_.empty()) {
-    if (const auto found = long_words_.find({word, size}); found != long_words_.end()) {
-      ids.push_back(found->second);
-      return;
-    }
-  }
-  if (size <= max_short_word_bytes) {
-    encode_short(word, size, ids);
+void BytePairEncoder::encode(Word word, const char* text_end, std::vector<std::int32_t>& ids) const {
+  if (const std::int32_t id = words_.find(word, text_end); id >= 0) {
+    ids.push_back(id);
+  } else if (word.size() <= max_short_word_bytes) {
+    encode_short(word.begin, word.size(), ids);
   } else {
-    encode_long(word, size, ids);
+    encode_long(word.begin, word.size(), ids);
   }
 }
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/data/tokenizer/word_table.hpp"
 
 namespace trireme::data {
 
@@ -25,31 +25,20 @@ class BytePairEncoder {
   /// Throws DataError naming the token or merge where the vocabulary contradicts itself.
   explicit BytePairEncoder(const BpeVocabulary& vocabulary);
 
-  /// Appends the ids of the `size` bytes at `word`; bytes may be read up to `text_end`, which is not before the word's
-  /// end. O(size log size) for any bytes.
-  void encode(const char* word, std::size_t size, const char* text_end, std::vector<std::int32_t>& ids) const;
+  /// Appends the ids of a word; bytes may be read up to `text_end`, which is not before the word's end. O(size log
+  /// size) for any bytes.
+  void encode(Word word, const char* text_end, std::vector<std::int32_t>& ids) const;
 
   /// Sides of each merge, best first.
   const std::vector<std::pair<std::int32_t, std::int32_t>>& merges() const { return merges_; }
 
  private:
-  // A word of up to 15 bytes, zero-padded, with its size in the last byte.
-  struct WordKey {
-    std::uint64_t low, high;
-    bool operator==(const WordKey&) const = default;
-  };
-  struct WordSlot {
-    WordKey key{};
-    std::int32_t id = -1;
-  };
   using TokenIds = std::unordered_map<std::string_view, std::int32_t>;
   struct MergeSlot {
     std::int32_t left = -1, right = -1;
     std::uint32_t rank = 0;
   };
 
-  static WordKey word_key(const char* word, std::size_t size, const char* text_end);
-  std::size_t word_slot(WordKey key) const;
   std::size_t merge_slot(std::int32_t left, std::int32_t right) const;
   std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
   void add_first_tokens(const BpeVocabulary& vocabulary, const TokenIds& ids);
@@ -65,13 +54,8 @@ class BytePairEncoder {
   std::vector<std::int32_t> merged_;            // id that each merge makes
   std::vector<std::uint32_t> byte_pair_ranks_;  // [256, 256]: rank_of for two bytes, or two characters of ASCII
   std::vector<MergeSlot> merge_slots_;          // open addressing
-  std::vector<WordSlot> word_slots_;            // words that are one token, open addressing
-  // Tokens for whole words that are longer than a key. Looked up by views, without a copy.
-  struct Hash : std::hash<std::string_view> {
-    using is_transparent = void;
-  };
-  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> long_words_;
-  int merge_shift_ = 0, word_shift_ = 0;
+  WordTable words_;                             // words that are one token
+  int merge_shift_ = 0;
 };
 
 }  // namespace trireme::data

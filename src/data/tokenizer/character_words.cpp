@@ -45,7 +45,17 @@ inline bool CharacterWords::joins(char32_t left, char32_t right) const {
   return (filter_[bit / 64] >> bit % 64 & 1) != 0;
 }
 
-const char* CharacterWords::word_end(const char* text, const char* end) const {
+const char* CharacterWords::cut(const char* text, const char* end, WordBatch& words) const {
+  do {
+    const char* const next = word_end(text, end);
+    words.add(text, next);
+    text = next;
+  } while (text != end && words.has_room());
+  return text;
+}
+
+/// End of the word that starts at `text`, which is before `end`.
+inline const char* CharacterWords::word_end(const char* text, const char* end) const {
   Utf8Character left = character(text, end);
   for (text += left.size_bytes; text != end;) {
     const Utf8Character right = character(text, end);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/utf8.hpp"
+#include "src/data/tokenizer/word_cache.hpp"
 
 namespace trireme::data {
 
@@ -21,8 +22,8 @@ class CharacterWords {
  public:
   explicit CharacterWords(const BpeVocabulary& vocabulary);
 
-  /// End of the word that starts at `text`, which is before `end`.
-  const char* word_end(const char* text, const char* end) const;
+  /// Adds the next words from `text` on, which is before `end`: at least one. Returns the end of the last one.
+  const char* cut(const char* text, const char* end, WordBatch& words) const;
   /// Returns whether a word may contain both characters, one after the other.
   bool joins(std::string_view text, std::size_t at) const;
 
@@ -30,6 +31,7 @@ class CharacterWords {
   enum class Cuts { by_merges, by_marks, by_both };
   static constexpr int filter_bits = 19;
 
+  const char* word_end(const char* text, const char* end) const;
   static Utf8Character character(const char* text, const char* end);
   static std::size_t filter_index(char32_t left, char32_t right);
   bool joins(char32_t left, char32_t right) const;

@@ -1,10 +1,12 @@
 #include "src/data/tokenizer/word_splitter.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/data/text/words.hpp"
+#include "src/data/tokenizer/byte_block.hpp"
 
 namespace trireme::data {
 namespace {
@@ -87,6 +89,67 @@ const char* WordSplitter::word_end(const char* text, const char* end) const {
   return pattern_ == WordPattern::gpt2 ? gpt2_word_end(text, end)
          : has_cases()                 ? tekken_word_end(text, end)
                                        : llama_word_end(text, end);
+}
+
+const char* WordSplitter::cut(const char* text, const char* end, WordBatch& words) const {
+  do {
+    std::uint64_t cuts = 0;
+    if (pattern_ == WordPattern::gpt2 && end - text >= ByteBlock::size) cuts = gpt2_cuts(text, end);
+    if (cuts == 0) {
+      const char* const next = word_end(text, end);
+      words.add(text, next);
+      text = next;
+    }
+    for (const char* const block = text; cuts != 0; cuts &= cuts - 1) {
+      const char* const next = block + std::countr_zero(cuts);
+      words.add(text, next);
+      text = next;
+    }
+  } while (text != end && words.has_room());
+  return text;
+}
+
+/// Sets the classes of the characters that begin at the given bytes of a block, which are not ASCII.
+inline void WordSplitter::add_characters(const char* text, const char* end, std::uint64_t bytes,
+                                         BlockClasses& classes) const {
+  while (bytes != 0) {
+    const int first = std::countr_zero(bytes);
+    const Character c = character(text + first, end);
+    const std::uint64_t own = ((std::uint64_t{1} << c.size_bytes) - 1) << first;
+    const auto bits_of = [&](Class wanted) { return c.character_class == wanted ? own : 0; };
+    classes.letters |= bits_of(Class::letter);
+    classes.numbers |= bits_of(Class::number);
+    classes.spaces |= bits_of(Class::space);
+    classes.inside |= own & own << 1;
+    bytes &= ~own;
+  }
+}
+
+/// Returns the bits of those of the first 61 bytes of a block after its first, at which a word begins. The first byte
+/// begins a word. Behind these bytes the last character of white space may continue.
+inline std::uint64_t WordSplitter::gpt2_cuts(const char* text, const char* end) const {
+  constexpr int last_cut = ByteBlock::size - 4;
+  const ByteBlock block(text);
+  const std::uint64_t blanks = block.equal(' ');
+  BlockClasses classes{
+      .letters = block.letters(), .numbers = block.range('0', '9'), .spaces = blanks | block.range('\t', '\r')};
+  if (const std::uint64_t others = block.range(0x80, 0xFF); others != 0) add_characters(text, end, others, classes);
+  const auto [letters, numbers, spaces, inside] = classes;
+  const std::uint64_t signs = ~(letters | numbers | spaces);
+  const std::uint64_t same = (letters & letters << 1) | (numbers & numbers << 1) | (signs & signs << 1);
+  // The last of several spaces leaves the others if something follows, and what follows leaves it unless it is a blank.
+  std::uint64_t last_spaces = spaces & ~(spaces >> 1);
+  for (int i = 0; i < 2; ++i) last_spaces = (last_spaces & ~inside) | (last_spaces & inside) >> 1;
+  std::uint64_t cuts =
+      ((~spaces & ~same & ~(blanks << 1)) | (spaces & ~(spaces << 1)) | last_spaces) & ~inside & ~std::uint64_t{1};
+  for (std::uint64_t marks = block.equal('\'') & (cuts | 1); marks != 0; marks &= marks - 1) {
+    const int mark = std::countr_zero(marks);
+    if (mark > last_cut) break;
+    if (const int size = contraction_size(text + mark, end, false); size > 0) {
+      cuts = (cuts & ~(std::uint64_t{2} << mark)) | std::uint64_t{1} << (mark + size);
+    }
+  }
+  return cuts & ((std::uint64_t{2} << last_cut) - 1);
 }
 
 inline const char* WordSplitter::gpt2_word_end(const char* text, const char* end) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/data/tokenizer/word_cache.hpp"
 
 namespace trireme::data {
 
@@ -29,6 +30,9 @@ class WordSplitter {
   /// End of the word that starts at `text`, which is before `end`. The end of a word depends on the text after it, so
   /// `end` must be the end of the entire text.
   const char* word_end(const char* text, const char* end) const;
+  /// Adds the next words from `text` on, which is before `end`, the end of the entire text: at least one. Returns the
+  /// end of the last one. Much faster than `word_end`, with the same words.
+  const char* cut(const char* text, const char* end, WordBatch& words) const;
   /// Returns whether `text` has the same words as the texts before and after byte `at`, split separately.
   bool can_cut(std::string_view text, std::size_t at) const;
 
@@ -38,7 +42,14 @@ class WordSplitter {
     Class character_class;
     int size_bytes;
   };
+  /// Bits of 64 bytes of text, each of which has the class of its character.
+  struct BlockClasses {
+    std::uint64_t letters = 0, numbers = 0, spaces = 0;
+    std::uint64_t inside = 0;  // bytes that continue a character
+  };
   Character character(const char* text, const char* end) const;
+  void add_characters(const char* text, const char* end, std::uint64_t bytes, BlockClasses& classes) const;
+  std::uint64_t gpt2_cuts(const char* text, const char* end) const;
   const char* class_end(const char* text, const char* end, Class wanted) const;
   const char* space_end(const char* text, const char* end) const;
   const char* gpt2_word_end(const char* text, const char* end) const;

@@ -1,12 +1,14 @@
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "src/base/check.hpp"
 #include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/data/text/words.hpp"
+#include "src/data/tokenizer/byte_block.hpp"
 #include "src/data/tokenizer/payload_lines.hpp"
 
 namespace trireme::data {
@@ -42,21 +44,29 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
   }
   TRIREME_CHECK(tokens_.size() <= static_cast<std::size_t>(max_vocabulary_size), DataError,
                 "the vocabulary has {} tokens; at most {} are possible", tokens_.size(), max_vocabulary_size);
+  starts_ = continuations_ = WordTable(tokens_.size());
+  const auto find = [](const WordTable& table, std::string_view word) {
+    const char* const end = word.data() + word.size();
+    return table.find({word.data(), end}, end);
+  };
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     const std::string_view token = tokens_[i];
     const auto id = static_cast<std::int32_t>(i);
     TRIREME_CHECK(!token.empty(), DataError, "the token of id {} is empty", id);
     TRIREME_CHECK(is_utf8(token), DataError, "token {} ('{}') is not UTF-8", id, quotation_of(token));
     const bool continues = token.starts_with("##") && token.size() > 2;
-    const auto [found, is_new] = continues ? continuations_.emplace(token.substr(2), id) : starts_.emplace(token, id);
-    TRIREME_CHECK(is_new, DataError, "the vocabulary has token '{}' twice, as id {} and id {}", quotation_of(token),
-                  found->second, id);
+    WordTable& pieces = continues ? continuations_ : starts_;
+    const std::string_view piece = token.substr(continues ? 2 : 0);
+    const std::int32_t previous = find(pieces, piece);
+    TRIREME_CHECK(previous < 0, DataError, "the vocabulary has token '{}' twice, as id {} and id {}",
+                  quotation_of(token), previous, id);
+    pieces.insert(piece, id);
     max_token_bytes_ = std::max(max_token_bytes_, token.size());
   }
   const auto id_of = [&](const char* token) {
-    const auto found = starts_.find(token);
-    TRIREME_CHECK(found != starts_.end(), DataError, "the vocabulary has no {}, which BERT's tokenizer needs", token);
-    return found->second;
+    const std::int32_t id = find(starts_, token);
+    TRIREME_CHECK(id >= 0, DataError, "the vocabulary has no {}, which BERT's tokenizer needs", token);
+    return id;
   };
   unknown_ = id_of("[UNK]");
   for (const char* token : {"[PAD]", "[CLS]", "[SEP]", "[MASK]"}) id_of(token);
@@ -80,6 +90,94 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
 }
 
 void WordPieceTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
+  // The lower case of this letter depends on other words between the same white space.
+  constexpr std::string_view capital_sigma = "\xCE\xA3", white_space = " \t\n\r";
+  while (!text.empty()) {
+    const std::size_t sigma = lower_case_ ? text.find(capital_sigma) : text.npos;
+    const std::size_t before = text.find_last_of(white_space, sigma);
+    const std::size_t begin = sigma == text.npos ? text.size() : before == text.npos ? 0 : before;
+    const std::size_t end = std::min(text.find_first_of(white_space, sigma), text.size());
+    encode_with_cache(text.substr(0, begin), ids);
+    encode_text(text.substr(begin, end - begin), ids);
+    text.remove_prefix(end);
+  }
+}
+
+/// Encodes words that the characters of other words do not change.
+void WordPieceTokenizer::encode_with_cache(std::string_view text, std::vector<std::int32_t>& ids) const {
+  caches_.with_one([&](WordCache& cache) {
+    const char* const end = text.data() + text.size();
+    WordBatch batch;
+    for (const char* at = text.data(); at != end; batch.clear()) {
+      for (const char* next = nullptr; at != end && batch.has_room(); at = next) {
+        next = end - at < ByteBlock::size ? nullptr : cut_block(at, end, batch);
+        if (next != nullptr) continue;
+        const Word word = first_word(at, end);
+        if (word.size() > 0) batch.add(word.begin, word.end);
+        next = word.end;
+      }
+      cache.encode(batch.words(), end, ids, [&](Word word, auto& out) { encode_text(word.text(), out); });
+    }
+  });
+}
+
+inline WordPieceTokenizer::Class WordPieceTokenizer::class_at(const char* text, const char* end,
+                                                              int& size_bytes) const {
+  const Utf8Character c = decode_utf8(text, end);
+  size_bytes = std::max(c.size_bytes, 1);
+  return class_of(c);
+}
+
+/// Returns the first word of a text: a sign, an ideograph, or other characters, including those that are left out. If
+/// there is none, it is empty at the end.
+Word WordPieceTokenizer::first_word(const char* text, const char* end) const {
+  int size_bytes = 0;
+  while (text != end && class_at(text, end, size_bytes) == Class::space) text += size_bytes;
+  Word word{text, text};
+  while (word.end != end) {
+    const Class kind = class_at(word.end, end, size_bytes);
+    const bool is_alone = kind == Class::punctuation || kind == Class::ideograph;
+    if (kind == Class::space || (is_alone && word.size() > 0)) break;
+    word.end += size_bytes;
+    if (is_alone) break;
+  }
+  return word;
+}
+
+/// Adds the words of a block that begins with a word or white space, except one that may continue behind it. Returns
+/// the beginning of the next block, null if the first word fills this one.
+inline const char* WordPieceTokenizer::cut_block(const char* text, const char* end, WordBatch& words) const {
+  const ByteBlock block(text);
+  std::uint64_t spaces = block.equal(' ') | block.range('\t', '\n') | block.equal('\r');
+  std::uint64_t alone = block.range('!', '~') & ~block.letters() & ~block.range('0', '9');
+  std::uint64_t inside = 0;  // bytes that continue a character
+  for (std::uint64_t others = block.range(0x80, 0xFF); others != 0;) {
+    const int first = std::countr_zero(others);
+    int size_bytes = 0;
+    const Class kind = class_at(text + first, end, size_bytes);
+    const std::uint64_t own = ((std::uint64_t{1} << size_bytes) - 1) << first;
+    spaces |= kind == Class::space ? own : 0;
+    alone |= kind == Class::punctuation || kind == Class::ideograph ? own : 0;
+    inside |= own & own << 1;
+    others &= ~own;
+  }
+  const std::uint64_t joined = ~(spaces | alone);
+  std::uint64_t begins = (alone & ~inside) | (joined & ~(joined << 1));
+  std::uint64_t ends = (joined << 1 & ~joined) | (alone << 1 & ~inside);
+  if (ends == 0) {
+    const int next = begins == 0 ? 63 - std::countl_zero(~inside) : std::countr_zero(begins);
+    return next == 0 ? nullptr : text + next;
+  }
+  const char* last = text;
+  for (; ends != 0; ends &= ends - 1, begins &= begins - 1) {
+    last = text + std::countr_zero(ends);
+    words.add(text + std::countr_zero(begins), last);
+  }
+  return last;
+}
+
+/// Encodes any text without the cache.
+void WordPieceTokenizer::encode_text(std::string_view text, std::vector<std::int32_t>& ids) const {
   std::string words;  // characters between white space, cleaned
   bool is_ascii = true;
   const auto finish_run = [&] {
@@ -201,20 +299,21 @@ void WordPieceTokenizer::encode_word(std::string_view word, std::vector<std::int
     return;
   }
   const std::size_t before = ids.size();
+  const char* const end = word.data() + word.size();
   for (const auto* pieces = &starts_; !word.empty(); pieces = &continuations_) {
     std::size_t size = std::min(word.size(), max_token_bytes_);
-    auto found = pieces->end();
+    std::int32_t id = -1;
     for (; size > 0; --size) {
       if (size < word.size() && continues_character(word[size])) continue;
-      found = pieces->find(word.substr(0, size));
-      if (found != pieces->end()) break;
+      id = pieces->find({word.data(), word.data() + size}, end);
+      if (id >= 0) break;
     }
     if (size == 0) {
       ids.resize(before);
       ids.push_back(unknown_);
       return;
     }
-    ids.push_back(found->second);
+    ids.push_back(id);
     word.remove_prefix(size);
   }
 }

@@ -4,11 +4,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "src/base/utf8.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/data/tokenizer/word_cache.hpp"
 
 namespace trireme::data {
 
@@ -51,6 +51,11 @@ class WordPieceTokenizer final : public Tokenizer {
   std::string definition() const override;
   enum class Class : std::uint8_t { letter, punctuation, ideograph, space, dropped };
   Class class_of(Utf8Character c) const { return c.size_bytes == 0 ? Class::dropped : classes_[c.code_point]; }
+  Class class_at(const char* text, const char* end, int& size_bytes) const;
+  Word first_word(const char* text, const char* end) const;
+  const char* cut_block(const char* text, const char* end, WordBatch& words) const;
+  void encode_with_cache(std::string_view text, std::vector<std::int32_t>& ids) const;
+  void encode_text(std::string_view text, std::vector<std::int32_t>& ids) const;
   void encode_words(const std::string& words, bool is_ascii, std::vector<std::int32_t>& ids) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   /// Calls `take` with each word of `words`, cleaned characters between white space, cut around punctuation.
@@ -61,10 +66,11 @@ class WordPieceTokenizer final : public Tokenizer {
   bool lower_case_;
   std::int64_t max_word_characters_;
   std::vector<std::string> tokens_;
-  std::unordered_map<std::string_view, std::int32_t> starts_, continuations_;  // the latter without "##"
+  WordTable starts_, continuations_;  // the latter without "##"
   std::size_t max_token_bytes_ = 0;
   std::int32_t unknown_ = -1, end_of_document_ = -1;
   std::vector<Class> classes_;  // class of every code point
+  WordCaches caches_;
 };
 
 /// The vocabulary that a payload of a `WordPieceTokenizer` describes. Throws DataError naming the line that is damaged.

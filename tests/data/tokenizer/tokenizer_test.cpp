@@ -40,10 +40,10 @@ const WordSplitter& gpt2_splitter() {
 std::vector<std::string> words_of(const std::string& text, const WordSplitter& splitter = gpt2_splitter()) {
   std::vector<std::string> result;
   const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); at != end;) {
-    const char* const word_end = splitter.word_end(at, end);
-    result.emplace_back(at, word_end);
-    at = word_end;
+  WordBatch batch;
+  for (const char* at = text.data(); at != end; batch.clear()) {
+    at = splitter.cut(at, end, batch);
+    for (const Word word : batch.words()) result.emplace_back(word.text());
   }
   return result;
 }
@@ -91,6 +91,22 @@ TEST(WordSplitter, TakesBytesThatAreNotUtf8ForCharactersOfTheThirdClass) {
   EXPECT_THAT(words_of("\xE2\x82"), ElementsAre("\xE2\x82"));
 }
 
+TEST(WordSplitter, CutsTheSameWordsInBlocksAsOneByOne) {
+  std::mt19937 random(3);
+  for (int pattern = 0; pattern < word_pattern_count; ++pattern) {
+    const WordSplitter splitter(static_cast<WordPattern>(pattern));
+    for (int trial = 0; trial < 1000; ++trial) {
+      const std::string text = test::random_text(random, random() % 400);
+      const char* const end = text.data() + text.size();
+      std::vector<std::string> words;
+      for (const char* at = text.data(); at != end; at += words.back().size()) {
+        words.emplace_back(at, splitter.word_end(at, end));
+      }
+      ASSERT_EQ(words_of(text, splitter), words) << "pattern " << pattern << ": " << text;
+    }
+  }
+}
+
 TEST(ByteTokenizer, GivesEveryByteItsValue) {
   const auto tokenizer = make_byte_tokenizer();
   EXPECT_EQ(tokenizer->vocabulary_size(), 257);
@@ -124,6 +140,30 @@ TEST(Gpt2Tokenizer, MatchesTheReferenceAlgorithmOnWordsOfEveryLength) {
       }
       ASSERT_EQ(symbols, merge_naively(vocabulary, word)) << word;
     }
+  }
+}
+
+// More words than the cache has room for, longer ones among them, come back in another order.
+TEST(Gpt2Tokenizer, GivesWordsFromTheCacheTheirIds) {
+  const BpeVocabulary vocabulary = vocabulary_of({{"a", "b"}, {"ab", "c"}, {" ", "a"}, {"abc", "abc"}});
+  const auto tokenizer = make_gpt2_tokenizer(vocabulary);
+  const BytePairEncoder encoder(vocabulary);
+  std::mt19937 random(2);
+  std::vector<std::string> words(100'000);
+  for (std::string& word : words) {
+    const std::size_t size = 2 + random() % (random() % 3 == 0 ? 60 : 16);
+    for (word = " "; word.size() < size;) word += "abc"[random() % 3];
+  }
+  for (int pass = 0; pass < 2; ++pass) {
+    std::string text;
+    std::vector<std::int32_t> expected;
+    for (const std::string& word : words) {
+      text += word;
+      const char* const end = word.data() + word.size();
+      encoder.encode({word.data(), end}, end, expected);
+    }
+    ASSERT_EQ(encode(*tokenizer, text), expected);
+    std::shuffle(words.begin(), words.end(), random);
   }
 }
 

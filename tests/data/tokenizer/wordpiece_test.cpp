@@ -75,6 +75,24 @@ TEST(WordPiece, TakesWordsOfUpToAHundredCharactersOrTheLimitGiven) {
   EXPECT_EQ(ids.back(), 1);  // [UNK]
 }
 
+// The second function encodes each run of characters at once, without a cache.
+TEST(WordPiece, GivesTheTokensThatItGivesWithTheirBytes) {
+  const auto vocabulary =
+      tokens_of({"a", "b",        "z",        "Z",      "##a",    "word",   "##word",   "##2024", "2024",   "7",
+                 "'", "s",        "re",       "##re",   ".",      "-",      "e",        "##e",    "\u03C3", "/",
+                 "i", "##\u03C2", "##\u03C3", "\u03C2", "\u4E2D", "\u0915", "##\u0915", "##7",    "##b"});
+  std::mt19937 random(4);
+  for (const bool lower_case : {true, false}) {
+    const WordPieceTokenizer tokenizer({vocabulary, lower_case});
+    for (int trial = 0; trial < 1000; ++trial) {
+      const std::string text = test::random_text(random, random() % 200);
+      std::vector<std::int32_t> ids;
+      for (const TextToken& token : tokenizer.encode_with_offsets(text)) ids.push_back(token.id);
+      ASSERT_EQ(test::encode(tokenizer, text), ids) << text;
+    }
+  }
+}
+
 TEST(WordPiece, TokensHaveTheirBytesInTheText) {
   const std::vector<std::string> vocabulary =
       tokens_of({"caf", "##e", ".", "i", "##x", "\u4E2D", "\u1112", "##\u1161", "a"});

@@ -1,0 +1,89 @@
+#include "src/data/tokenizer/word_cache.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <thread>
+
+#include "src/base/hash.hpp"
+
+namespace trireme::data {
+namespace {
+
+/// Elements of the store that the bytes of a longer word take.
+std::size_t stored_bytes(std::size_t size) {
+  return size <= WordKey::max_bytes ? 0 : (size + sizeof(std::int32_t) - 1) / sizeof(std::int32_t);
+}
+
+}  // namespace
+
+WordTable::WordTable(std::size_t words)
+    : slots_(std::bit_ceil(std::max<std::size_t>(2 * words, 2))), shift_(64 - std::countr_zero(slots_.size())) {}
+
+void WordTable::insert(std::string_view word, std::int32_t id) {
+  if (word.size() > WordKey::max_bytes) {
+    longer_.insert_or_assign(std::string(word), id);
+    return;
+  }
+  const char* const end = word.data() + word.size();
+  const WordKey key = WordKey::of({word.data(), end}, end);
+  slots_[slot_of(key)] = {key, id};
+}
+
+WordKey WordCache::key_of_longer(Word word) {
+  return {hash64(word.begin, word.size(), 0), std::uint64_t{1} << 63 | word.size()};
+}
+
+bool WordCache::has_bytes(const Slot& slot, Word word) const {
+  if (word.size() <= WordKey::max_bytes) return true;
+  const std::int32_t* const end = store_.data() + slot.ids[0];
+  return std::memcmp(end - stored_bytes(word.size()), word.begin, word.size()) == 0;
+}
+
+void WordCache::insert(Word word, WordKey key, std::span<const std::int32_t> ids) {
+  if (word.size() > max_word_bytes) return;
+  const std::size_t before_ids = stored_bytes(word.size());
+  Slot slot{.key = key};
+  if (before_ids == 0 && ids.size() <= inline_ids) {
+    slot.ids[inline_ids - 1] = static_cast<std::int32_t>(ids.size()) - static_cast<std::int32_t>(inline_ids);
+    std::ranges::copy(ids, slot.ids.begin());
+  } else {
+    if (store_.size() + before_ids + ids.size() > max_store) {
+      store_.clear();
+      std::ranges::fill(lines_, Line{});
+    }
+    store_.resize(store_.size() + before_ids);
+    std::memcpy(store_.data() + store_.size() - before_ids, word.begin, before_ids == 0 ? 0 : word.size());
+    slot.ids = {static_cast<std::int32_t>(store_.size()), static_cast<std::int32_t>(ids.size()), 0, is_stored};
+    store_.insert(store_.end(), ids.begin(), ids.end());
+  }
+  std::array<Slot, 2>& slots = lines_[key.hash() >> (64 - line_bits)].slots;
+  const bool second = slots[0].key != WordKey{} && (slots[1].key == WordKey{} || (replaced_++ & 1) != 0);
+  slots[second ? 1 : 0] = slot;
+}
+
+WordCaches::~WordCaches() {
+  for (Place& place : places_) delete place.cache.load();
+}
+
+/// Takes the cache at the thread's own place, or any other one, or a new one.
+WordCache* WordCaches::take() const {
+  const std::size_t first = std::hash<std::thread::id>{}(std::this_thread::get_id());
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    Place& place = places_[(first + i) % places_.size()];
+    if (place.cache.load(std::memory_order_relaxed) == nullptr) continue;
+    if (WordCache* const cache = place.cache.exchange(nullptr)) return cache;
+  }
+  return new WordCache;
+}
+
+void WordCaches::give_back(WordCache* cache) const {
+  const std::size_t first = std::hash<std::thread::id>{}(std::this_thread::get_id());
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    WordCache* none = nullptr;
+    if (places_[(first + i) % places_.size()].cache.compare_exchange_strong(none, cache)) return;
+  }
+  delete cache;
+}
+
+}  // namespace trireme::data

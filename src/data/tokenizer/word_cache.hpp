@@ -1,0 +1,133 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/data/tokenizer/word_table.hpp"
+
+namespace trireme::data {
+
+/// The next words of a text, in its order.
+class WordBatch {
+ public:
+  void clear() { count_ = 0; }
+  /// Returns whether the words of a block of 64 bytes fit.
+  bool has_room() const { return count_ + 64 <= words_.size(); }
+  void add(const char* begin, const char* end) { words_[count_++] = {begin, end}; }
+  std::span<const Word> words() const { return {words_.data(), count_}; }
+  static constexpr std::size_t capacity = 192;
+
+ private:
+  std::array<Word, capacity> words_;
+  std::size_t count_ = 0;
+};
+
+/// Ids of words that occurred lately. Two words share a line of 64 bytes with their ids; a third one replaces one of
+/// them. For one thread at a time.
+class WordCache {
+ public:
+  WordCache() : lines_(line_count) {}
+
+  /// Appends the ids of all words, which end at `text_end` or before. `encode(word, ids)` appends those of a word that
+  /// is not in the cache.
+  template <class Encode>
+  void encode(std::span<const Word> words, const char* text_end, std::vector<std::int32_t>& ids, const Encode& encode);
+
+ private:
+  static constexpr int line_bits = 16;  // 4 MiB, of which the lines of frequent words stay in the L2
+  static constexpr std::size_t line_count = std::size_t{1} << line_bits;
+  static constexpr std::size_t inline_ids = 4, max_word_bytes = 256, max_store = std::size_t{1} << 18;
+  static constexpr std::int32_t is_stored = INT32_MIN;
+
+  struct Slot {
+    WordKey key{};  // a longer word has its hash, and its size with the highest bit set
+    /// Up to four ids. With fewer the last element is their number - 4, with more `is_stored`: then come the place in
+    /// the store and the number of ids. A longer word is always stored, its bytes before its ids.
+    std::array<std::int32_t, inline_ids> ids{};
+  };
+  struct alignas(64) Line {
+    std::array<Slot, 2> slots;
+  };
+
+  static WordKey key_of_longer(Word word);
+  bool has_bytes(const Slot& slot, Word word) const;
+  void insert(Word word, WordKey key, std::span<const std::int32_t> ids);
+
+  std::vector<Line> lines_;
+  std::vector<std::int32_t> store_;
+  std::uint32_t replaced_ = 0;  // number of words that replaced another one
+};
+
+/// The caches of a tokenizer: as many as threads encode at the same time.
+class WordCaches {
+ public:
+  WordCaches() = default;
+  ~WordCaches();
+  WordCaches& operator=(WordCaches&&) = delete;
+
+  /// Calls `use` with a cache that no other thread has.
+  template <class Use>
+  void with_one(const Use& use) const {
+    const std::unique_ptr<WordCache, GiveBack> cache(take(), GiveBack{this});
+    use(*cache);
+  }
+
+ private:
+  struct GiveBack {
+    const WordCaches* caches;
+    void operator()(WordCache* cache) const { caches->give_back(cache); }
+  };
+  WordCache* take() const;
+  void give_back(WordCache* cache) const;
+
+  struct alignas(64) Place {
+    std::atomic<WordCache*> cache = nullptr;
+  };
+  mutable std::array<Place, 64> places_;
+};
+
+template <class Encode>
+void WordCache::encode(std::span<const Word> words, const char* text_end, std::vector<std::int32_t>& ids,
+                       const Encode& encode) {
+  std::array<WordKey, WordBatch::capacity> keys;
+  std::array<const Line*, WordBatch::capacity> places;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    keys[i] = words[i].size() <= WordKey::max_bytes ? WordKey::of(words[i], text_end) : key_of_longer(words[i]);
+    places[i] = &lines_[keys[i].hash() >> (64 - line_bits)];
+    __builtin_prefetch(places[i]);
+  }
+  std::array<std::int32_t, inline_ids * WordBatch::capacity> buffer;
+  std::int32_t* out = buffer.data();
+  const auto flush = [&] {
+    ids.insert(ids.end(), buffer.data(), out);
+    out = buffer.data();
+  };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::array<Slot, 2>& slots = places[i]->slots;
+    const Slot& slot = slots[slots[1].key == keys[i] ? 1 : 0];
+    const std::int32_t last = slot.ids[inline_ids - 1];
+    if (slot.key == keys[i] && last != is_stored) [[likely]] {
+      std::memcpy(out, slot.ids.data(), sizeof(slot.ids));
+      out += last < 0 ? last + static_cast<std::int32_t>(inline_ids) : static_cast<std::int32_t>(inline_ids);
+      continue;
+    }
+    flush();
+    if (slot.key == keys[i] && has_bytes(slot, words[i])) {
+      const auto begin = store_.begin() + slot.ids[0];
+      ids.insert(ids.end(), begin, begin + slot.ids[1]);
+      continue;
+    }
+    const std::size_t before = ids.size();
+    encode(words[i], ids);
+    insert(words[i], keys[i], std::span(ids).subspan(before));
+  }
+  flush();
+}
+
+}  // namespace trireme::data
