@@ -84,4 +84,5 @@ def main():
                     print(name, os.path.basename(path), len(data), tokens, f"{seconds:.6f}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -46,6 +46,10 @@ class ByteBlock {
   std::uint64_t equal(char c) const {
     return bits([&](Bytes b) { return b == static_cast<std::uint8_t>(c); });
   }
+  /// Bits of the bytes that are not ASCII.
+  std::uint64_t others() const {
+    return bits([](Bytes b) { return b; });
+  }
   /// Bits of the letters of ASCII.
   std::uint64_t letters() const {
     return bits([](Bytes b) { return (b | std::uint8_t{0x20}) - std::uint8_t{'a'} <= std::uint8_t{'z' - 'a'}; });

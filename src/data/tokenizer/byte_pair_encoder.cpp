@@ -136,6 +136,7 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary, const TokenIds
     made[static_cast<std::size_t>(id)] = is_byte[static_cast<std::size_t>(id)] = true;
   }
   const std::vector<bool> is_special = special_ids(vocabulary);
+  merge_filter_ = HashFilter(vocabulary.merges.size());
   merge_slots_.resize(table_size(vocabulary.merges.size()));
   merge_shift_ = 64 - std::countr_zero(merge_slots_.size());
   for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
@@ -159,6 +160,7 @@ void BytePairEncoder::add_merges(const BpeVocabulary& vocabulary, const TokenIds
     TRIREME_CHECK(slot.left < 0, DataError, "merge {} ('{}' + '{}') repeats merge {}", rank + 1, quotation_of(left),
                   quotation_of(right), slot.rank + 1);
     slot = {left_id, right_id, static_cast<std::uint32_t>(rank)};
+    merge_filter_.add(merge_hash(left_id, right_id));
     made[static_cast<std::size_t>(merged_id)] = true;
   }
   // Merges of SentencePiece's pieces include some that never apply.
@@ -189,9 +191,13 @@ void BytePairEncoder::add_words(const BpeVocabulary& vocabulary) {
   }
 }
 
-inline std::size_t BytePairEncoder::merge_slot(std::int32_t left, std::int32_t right) const {
+inline std::uint64_t BytePairEncoder::merge_hash(std::int32_t left, std::int32_t right) {
   const std::uint64_t pair = static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
-  std::size_t slot = (pair ^ pair >> 29) * golden_ratio >> merge_shift_;
+  return (pair ^ pair >> 29) * golden_ratio;
+}
+
+inline std::size_t BytePairEncoder::merge_slot(std::int32_t left, std::int32_t right) const {
+  std::size_t slot = merge_hash(left, right) >> merge_shift_;
   while (merge_slots_[slot].left >= 0 && (merge_slots_[slot].left != left || merge_slots_[slot].right != right)) {
     slot = (slot + 1) & (merge_slots_.size() - 1);
   }
@@ -199,6 +205,7 @@ inline std::size_t BytePairEncoder::merge_slot(std::int32_t left, std::int32_t r
 }
 
 inline std::uint32_t BytePairEncoder::rank_of(std::int32_t left, std::int32_t right) const {
+  if (!merge_filter_.may_have(merge_hash(left, right))) return no_merge;
   const MergeSlot& slot = merge_slots_[merge_slot(left, right)];
   return slot.left >= 0 ? slot.rank : no_merge;
 }
@@ -245,11 +252,11 @@ void BytePairEncoder::encode_short(const char* word, std::size_t size, std::vect
   std::array<std::uint32_t, max_short_word_bytes> ranks;  // rank of token i with the next
   std::size_t count = first_tokens(word, size, tokens.data(), ranks.data());
   while (count > 1) {
+    std::uint32_t least = no_merge;
+    for (std::size_t i = 0; i + 1 < count; ++i) least = std::min(least, ranks[i]);
+    if (least == no_merge) break;
     std::size_t best = 0;
-    for (std::size_t i = 1; i + 1 < count; ++i) {
-      if (ranks[i] < ranks[best]) best = i;
-    }
-    if (ranks[best] == no_merge) break;
+    while (ranks[best] != least) ++best;
     tokens[best] = merged_[ranks[best]];
     --count;
     for (std::size_t i = best + 1; i < count; ++i) {

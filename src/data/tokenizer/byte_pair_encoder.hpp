@@ -39,6 +39,7 @@ class BytePairEncoder {
     std::uint32_t rank = 0;
   };
 
+  static std::uint64_t merge_hash(std::int32_t left, std::int32_t right);
   std::size_t merge_slot(std::int32_t left, std::int32_t right) const;
   std::uint32_t rank_of(std::int32_t left, std::int32_t right) const;
   void add_first_tokens(const BpeVocabulary& vocabulary, const TokenIds& ids);
@@ -53,8 +54,9 @@ class BytePairEncoder {
   std::vector<std::pair<std::int32_t, std::int32_t>> merges_;
   std::vector<std::int32_t> merged_;            // id that each merge makes
   std::vector<std::uint32_t> byte_pair_ranks_;  // [256, 256]: rank_of for two bytes, or two characters of ASCII
-  std::vector<MergeSlot> merge_slots_;          // open addressing
-  WordTable words_;                             // words that are one token
+  HashFilter merge_filter_;
+  std::vector<MergeSlot> merge_slots_;  // open addressing
+  WordTable words_;                     // words that are one token
   int merge_shift_ = 0;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <string_view>
 #include <thread>
 
 #include "src/base/hash.hpp"
@@ -16,19 +15,6 @@ std::size_t stored_bytes(std::size_t size) {
 }
 
 }  // namespace
-
-WordTable::WordTable(std::size_t words)
-    : slots_(std::bit_ceil(std::max<std::size_t>(2 * words, 2))), shift_(64 - std::countr_zero(slots_.size())) {}
-
-void WordTable::insert(std::string_view word, std::int32_t id) {
-  if (word.size() > WordKey::max_bytes) {
-    longer_.insert_or_assign(std::string(word), id);
-    return;
-  }
-  const char* const end = word.data() + word.size();
-  const WordKey key = WordKey::of({word.data(), end}, end);
-  slots_[slot_of(key)] = {key, id};
-}
 
 WordKey WordCache::key_of_longer(Word word) {
   return {hash64(word.begin, word.size(), 0), std::uint64_t{1} << 63 | word.size()};

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,12 +20,29 @@ class WordBatch {
  public:
   void clear() { count_ = 0; }
   /// Returns whether the words of a block of 64 bytes fit.
-  bool has_room() const { return count_ + 64 <= words_.size(); }
+  bool has_room() const { return count_ + 64 + at_once <= words_.size(); }
   void add(const char* begin, const char* end) { words_[count_++] = {begin, end}; }
+  /// Adds the words of a block, one for each bit of `ends`. Bit i of `begins` and `ends` is of byte i. Returns the end
+  /// of the last one.
+  const char* add(const char* block, std::uint64_t begins, std::uint64_t ends) {
+    const auto count = static_cast<std::size_t>(std::popcount(ends));
+    Word* const out = words_.data() + count_;
+    for (std::size_t i = 0; i < count; i += at_once) {
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < at_once; ++j) {  // few branches, since their number varies
+        out[i + j] = {block + std::countr_zero(begins), block + std::countr_zero(ends)};
+        begins &= begins - 1;
+        ends &= ends - 1;
+      }
+    }
+    count_ += count;
+    return out[count - 1].end;
+  }
   std::span<const Word> words() const { return {words_.data(), count_}; }
-  static constexpr std::size_t capacity = 192;
+  static constexpr std::size_t capacity = 208;
 
  private:
+  static constexpr std::size_t at_once = 8;
   std::array<Word, capacity> words_;
   std::size_t count_ = 0;
 };
@@ -40,9 +59,9 @@ class WordCache {
   void encode(std::span<const Word> words, const char* text_end, std::vector<std::int32_t>& ids, const Encode& encode);
 
  private:
-  static constexpr int line_bits = 16;  // 4 MiB, of which the lines of frequent words stay in the L2
+  static constexpr int line_bits = 17;  // 8 MiB, of which the lines of frequent words stay in the L2
   static constexpr std::size_t line_count = std::size_t{1} << line_bits;
-  static constexpr std::size_t inline_ids = 4, max_word_bytes = 256, max_store = std::size_t{1} << 18;
+  static constexpr std::size_t inline_ids = 4, max_word_bytes = 256, max_store = std::size_t{1} << 21;
   static constexpr std::int32_t is_stored = INT32_MIN;
 
   struct Slot {
@@ -102,7 +121,7 @@ void WordCache::encode(std::span<const Word> words, const char* text_end, std::v
     places[i] = &lines_[keys[i].hash() >> (64 - line_bits)];
     __builtin_prefetch(places[i]);
   }
-  std::array<std::int32_t, inline_ids * WordBatch::capacity> buffer;
+  std::array<std::int32_t, inline_ids * WordBatch::capacity + max_word_bytes> buffer;
   std::int32_t* out = buffer.data();
   const auto flush = [&] {
     ids.insert(ids.end(), buffer.data(), out);
@@ -117,12 +136,14 @@ void WordCache::encode(std::span<const Word> words, const char* text_end, std::v
       out += last < 0 ? last + static_cast<std::int32_t>(inline_ids) : static_cast<std::int32_t>(inline_ids);
       continue;
     }
-    flush();
     if (slot.key == keys[i] && has_bytes(slot, words[i])) {
-      const auto begin = store_.begin() + slot.ids[0];
-      ids.insert(ids.end(), begin, begin + slot.ids[1]);
+      const auto count = static_cast<std::size_t>(slot.ids[1]);
+      const std::size_t needed = count + inline_ids * (words.size() - i);
+      if (needed > static_cast<std::size_t>(buffer.end() - out)) flush();
+      out = std::copy_n(store_.begin() + slot.ids[0], count, out);
       continue;
     }
+    flush();
     const std::size_t before = ids.size();
     encode(words[i], ids);
     insert(words[i], keys[i], std::span(ids).subspan(before));

@@ -95,13 +95,10 @@ const char* WordSplitter::cut(const char* text, const char* end, WordBatch& word
   do {
     std::uint64_t cuts = 0;
     if (pattern_ == WordPattern::gpt2 && end - text >= ByteBlock::size) cuts = gpt2_cuts(text, end);
-    if (cuts == 0) {
+    if (cuts != 0) {
+      text = words.add(text, (cuts ^ std::bit_floor(cuts)) | 1, cuts);
+    } else {
       const char* const next = word_end(text, end);
-      words.add(text, next);
-      text = next;
-    }
-    for (const char* const block = text; cuts != 0; cuts &= cuts - 1) {
-      const char* const next = block + std::countr_zero(cuts);
       words.add(text, next);
       text = next;
     }
@@ -133,7 +130,7 @@ inline std::uint64_t WordSplitter::gpt2_cuts(const char* text, const char* end) 
   const std::uint64_t blanks = block.equal(' ');
   BlockClasses classes{
       .letters = block.letters(), .numbers = block.range('0', '9'), .spaces = blanks | block.range('\t', '\r')};
-  if (const std::uint64_t others = block.range(0x80, 0xFF); others != 0) add_characters(text, end, others, classes);
+  if (const std::uint64_t others = block.others(); others != 0) add_characters(text, end, others, classes);
   const auto [letters, numbers, spaces, inside] = classes;
   const std::uint64_t signs = ~(letters | numbers | spaces);
   const std::uint64_t same = (letters & letters << 1) | (numbers & numbers << 1) | (signs & signs << 1);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -35,6 +36,20 @@ struct WordKey {
   }
 };
 
+/// Set of hashes that excludes nearly all others, and fits in the L2 where the table does not.
+class HashFilter {
+ public:
+  explicit HashFilter(std::size_t hashes = 0)
+      : bits_(std::bit_ceil(std::max<std::size_t>(16 * hashes, 64)) / 64),
+        shift_(58 - std::countr_zero(bits_.size())) {}
+  void add(std::uint64_t hash) { bits_[hash >> shift_ >> 6] |= std::uint64_t{1} << (hash >> shift_ & 63); }
+  bool may_have(std::uint64_t hash) const { return (bits_[hash >> shift_ >> 6] >> (hash >> shift_ & 63) & 1) != 0; }
+
+ private:
+  std::vector<std::uint64_t> bits_;
+  int shift_;
+};
+
 /// Ids of words, in a flat table if they have up to 15 bytes.
 class WordTable {
  public:
@@ -55,6 +70,7 @@ class WordTable {
   };
   std::size_t slot_of(WordKey key) const;
 
+  HashFilter filter_;
   std::vector<Slot> slots_;  // open addressing, at most half full
   int shift_;
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> longer_;
@@ -91,7 +107,10 @@ inline std::size_t WordTable::slot_of(WordKey key) const {
 }
 
 inline std::int32_t WordTable::find(Word word, const char* text_end) const {
-  if (word.size() <= WordKey::max_bytes) return slots_[slot_of(WordKey::of(word, text_end))].id;
+  if (word.size() <= WordKey::max_bytes) {
+    const WordKey key = WordKey::of(word, text_end);
+    return filter_.may_have(key.hash()) ? slots_[slot_of(key)].id : -1;
+  }
   if (longer_.empty()) return -1;
   const auto found = longer_.find(word.text());
   return found == longer_.end() ? -1 : found->second;

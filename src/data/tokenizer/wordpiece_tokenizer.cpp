@@ -151,7 +151,7 @@ inline const char* WordPieceTokenizer::cut_block(const char* text, const char* e
   std::uint64_t spaces = block.equal(' ') | block.range('\t', '\n') | block.equal('\r');
   std::uint64_t alone = block.range('!', '~') & ~block.letters() & ~block.range('0', '9');
   std::uint64_t inside = 0;  // bytes that continue a character
-  for (std::uint64_t others = block.range(0x80, 0xFF); others != 0;) {
+  for (std::uint64_t others = block.others(); others != 0;) {
     const int first = std::countr_zero(others);
     int size_bytes = 0;
     const Class kind = class_at(text + first, end, size_bytes);
@@ -162,18 +162,13 @@ inline const char* WordPieceTokenizer::cut_block(const char* text, const char* e
     others &= ~own;
   }
   const std::uint64_t joined = ~(spaces | alone);
-  std::uint64_t begins = (alone & ~inside) | (joined & ~(joined << 1));
-  std::uint64_t ends = (joined << 1 & ~joined) | (alone << 1 & ~inside);
+  const std::uint64_t begins = (alone & ~inside) | (joined & ~(joined << 1));
+  const std::uint64_t ends = (joined << 1 & ~joined) | (alone << 1 & ~inside);
   if (ends == 0) {
     const int next = begins == 0 ? 63 - std::countl_zero(~inside) : std::countr_zero(begins);
     return next == 0 ? nullptr : text + next;
   }
-  const char* last = text;
-  for (; ends != 0; ends &= ends - 1, begins &= begins - 1) {
-    last = text + std::countr_zero(ends);
-    words.add(text + std::countr_zero(begins), last);
-  }
-  return last;
+  return words.add(text, begins, ends);
 }
 
 /// Encodes any text without the cache.
