@@ -72,8 +72,8 @@ experiment() {
   exit "$code"
 }
 
-# Twelve kernels of a training step of GPT-2, for ncu.
-profiled='flash_attention|flash_query_gradient|flash_key_gradient|normalise|bias_dropout_add_norm|norm_backward|'
+# Fifteen kernels of a training step of GPT-2, for ncu.
+profiled='flash_attention|warp_group_attention|warp_group_query_gradient|warp_group_key_gradient|flash_query_gradient|flash_key_gradient|normalise|bias_dropout_add_norm|norm_backward|'
 profiled+='drop_gradient_and_sum|statistics|backward|lookup_backward|sum_block|adamw'
 # Under the sanitizer, sizes that take too long are left out, and runs that repeat others.
 short='--gtest_filter=*bf16*:*fp32*:*Match*fp16*-*1025x*:*300x*:*270x*:*Threads*:*SameBits*'

@@ -22,6 +22,7 @@
 #include "cuda/backend/cuda_backend.hpp"
 #include "cuda/kernels/epilogue.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/kernels/warp_groups.hpp"
 #include "src/base/hash.hpp"
 
 namespace trireme::bench {
@@ -290,15 +291,21 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
                                                   : "full",
                                        a.dropout > 0 ? fmt::format(", dropout {}", a.dropout) : "");
   const std::string name = fmt::format("{}{} x {} x {} x {}", a.name, a.b, a.s, a.heads, a.d);
-  bench.products("attention, " + kind, name, operations, [&](int) {
-    b.attention().attention(bench.stream, problem, heads_of(qkv, 0), heads_of(qkv, 1), heads_of(qkv, 2), whole(out),
-                            lse);
-  });
-  bench.products("its backward", name, 2.5 * operations, [&](int) {
-    b.attention().attention_backward(bench.stream, problem, whole(dout), heads_of(qkv, 0), heads_of(qkv, 1),
-                                     heads_of(qkv, 2), whole(out), lse, row_dot, heads_of(dqkv, 0), heads_of(dqkv, 1),
-                                     heads_of(dqkv, 2));
-  });
+  const auto measure = [&](const std::string& form) {
+    bench.products("attention" + form + ", " + kind, name, operations, [&](int) {
+      b.attention().attention(bench.stream, problem, heads_of(qkv, 0), heads_of(qkv, 1), heads_of(qkv, 2), whole(out),
+                              lse);
+    });
+    bench.products("its backward" + form, name, 2.5 * operations, [&](int) {
+      b.attention().attention_backward(bench.stream, problem, whole(dout), heads_of(qkv, 0), heads_of(qkv, 1),
+                                       heads_of(qkv, 2), whole(out), lse, row_dot, heads_of(dqkv, 0), heads_of(dqkv, 1),
+                                       heads_of(dqkv, 2));
+    });
+  };
+  measure("");
+  if (!use_warp_groups(b.attention(), true)) return;
+  measure(" by warp groups");
+  use_warp_groups(b.attention(), false);
 }
 
 enum class Selection { all, attention, profile };

@@ -76,10 +76,10 @@ std::string short_name(const std::string& symbol) {
   return name.substr(0, name.find('('));
 }
 
-std::string architecture_of(std::istream& resources) {
-  std::string found;
+std::set<std::string> architectures_of(std::istream& resources) {
+  std::set<std::string> found;
   for (std::string line; std::getline(resources, line);) {
-    if (line == "arch = sm_90" || line == "arch = sm_90a") found = std::max(found, line.substr(7));
+    if (line == "arch = sm_90" || line == "arch = sm_90a") found.insert(line.substr(7));
   }
   return found;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <istream>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -34,9 +35,9 @@ class DisassemblyError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Returns the newest architecture of compute capability 9.0 ("sm_90" or "sm_90a") in the output of
-/// `cuobjdump -res-usage`; empty if none.
-std::string architecture_of(std::istream& resources);
+/// Returns the architectures of compute capability 9.0 ("sm_90", "sm_90a") in the output of `cuobjdump -res-usage`.
+/// Kernels of features that only 9.0 has are compiled for the second alone.
+std::set<std::string> architectures_of(std::istream& resources);
 
 /// Returns the kernels of one architecture in file order, from the outputs of `cuobjdump -res-usage` and
 /// `cuobjdump -sass`. Throws DisassemblyError if they do not fit together.

@@ -5,12 +5,14 @@
 //
 // Exit status: 1 if it finds a difference, 2 usage, 4 no cuobjdump or nothing that can be read, 77 no code for compute
 // capability 9.0.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <sstream>
 
 #include "bench/sass/table.hpp"
@@ -44,20 +46,24 @@ int run(const std::string& library, const std::string& table_file, const std::st
   const std::vector<Expectation> table = read_table(table_stream, table_file);
 
   std::istringstream resources = output_of(quoted(cuobjdump) + " -res-usage " + quoted(library) + " 2>&1");
-  const std::string architecture = architecture_of(resources);
-  if (architecture.empty()) {
+  const std::set<std::string> architectures = architectures_of(resources);
+  if (architectures.empty()) {
     std::cout << library << " has no code for compute capability 9.0, of which the table's figures are\n";
     return nothing_to_check;
   }
-  resources.clear();
-  resources.seekg(0);
-  std::istringstream code = output_of(quoted(cuobjdump) + " -sass -arch " + architecture + " " + quoted(library));
-  std::vector<Kernel> kernels = read_kernels(resources, code, architecture);
+  std::vector<Kernel> kernels;
+  for (const std::string& architecture : architectures) {
+    resources.clear();
+    resources.seekg(0);
+    std::istringstream code = output_of(quoted(cuobjdump) + " -sass -arch " + architecture + " " + quoted(library));
+    std::ranges::move(read_kernels(resources, code, architecture), std::back_inserter(kernels));
+  }
   std::istringstream ptx = output_of(quoted(cuobjdump) + " -ptx " + quoted(library) + " 2>&1");
   read_launch_bounds(ptx, kernels);
   const std::vector<std::string> faults = check(table, kernels);
   for (const std::string& fault : faults) std::cout << fault << "\n";
-  std::cout << fmt::format("{} kernels of {}, {} faults\n", kernels.size(), architecture, faults.size());
+  std::cout << fmt::format("{} kernels of {}, {} faults\n", kernels.size(), fmt::join(architectures, " and "),
+                           faults.size());
   return faults.empty() ? 0 : 1;
 }
 

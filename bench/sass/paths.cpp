@@ -30,6 +30,7 @@ void add(const Instruction& i, double times, Counts& to) {
   const std::string& op = i.opcode;
   to.instructions += times;
   to.hmma += begins(op, "HMMA") ? times : 0;
+  to.hgmma += begins(op, "HGMMA") ? times : 0;
   to.copies += begins(op, "LDGSTS.") ? times : 0;
   to.ldsm += begins(op, "LDSM") ? times : 0;
   to.wide += (begins(op, "LDG.") || begins(op, "STG.")) && has(op, ".128") ? times : 0;
@@ -134,7 +135,8 @@ class PathFinder {
     for (std::size_t i = graph_.blocks[block].begin; i < graph_.blocks[block].end; ++i) {
       Counts one;
       add(graph_.code()[i], 1, one);
-      work += products_ ? one.hmma + one.copies : one.wide;
+      // One of a warp group is at least eight of a warp.
+      work += products_ ? one.hmma + 8 * one.hgmma + one.copies : one.wide;
     }
     return work;
   }
@@ -190,7 +192,7 @@ int count_of(const Kernel& kernel, const std::string& opcode, const std::string&
 
 Counts hot_path(const Kernel& kernel, const PathOptions& options) {
   const Graph graph(kernel);
-  const PathFinder finder(graph, count_of(kernel, "HMMA") > 0, options.dropout);
+  const PathFinder finder(graph, count_of(kernel, "HMMA") + count_of(kernel, "HGMMA") > 0, options.dropout);
   double all = 0;
   for (const std::size_t b : graph.order) all += finder.work_of(b);
   std::vector<const Loop*> hot;  // loops with at least half of the work, the smallest first

@@ -8,6 +8,7 @@ namespace trireme::sass {
 struct Counts {
   double instructions = 0;  ///< all of them
   double hmma = 0, ldsm = 0;
+  double hgmma = 0;   ///< products of warp groups
   double copies = 0;  ///< asynchronous ones into shared memory
   double wide = 0;    ///< 128-bit loads and stores in global memory, excluding asynchronous copies
 };

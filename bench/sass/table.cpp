@@ -11,12 +11,11 @@ namespace trireme::sass {
 namespace {
 
 const std::map<std::string, int Expectation::*> fields{
-    {"threads", &Expectation::threads},     {"blocks", &Expectation::blocks},
-    {"stack", &Expectation::stack_bytes},   {"loads", &Expectation::wide_loads},
-    {"stores", &Expectation::wide_stores},  {"copies", &Expectation::copies},
-    {"shared", &Expectation::shared_bytes}, {"inner", &Expectation::inner_turns},
-    {"hmma", &Expectation::hmma},           {"ldsm", &Expectation::ldsm},
-    {"tile", &Expectation::tile},           {"dropout", &Expectation::dropout_tile}};
+    {"threads", &Expectation::threads},     {"blocks", &Expectation::blocks},      {"stack", &Expectation::stack_bytes},
+    {"loads", &Expectation::wide_loads},    {"stores", &Expectation::wide_stores}, {"copies", &Expectation::copies},
+    {"shared", &Expectation::shared_bytes}, {"inner", &Expectation::inner_turns},  {"hmma", &Expectation::hmma},
+    {"hgmma", &Expectation::hgmma},         {"ldsm", &Expectation::ldsm},          {"tile", &Expectation::tile},
+    {"dropout", &Expectation::dropout_tile}};
 
 void set_field(Expectation& to, const std::string& field) {
   const std::size_t equals = std::min(field.find('='), field.size() - 1);
@@ -99,19 +98,22 @@ class KernelCheck {
              "Copy by gpu::copy_async, 16 bytes a thread");
   }
   void tile() {
-    if (line_.hmma == 0) {
-      at_most("products of tensor cores (HMMA)", count_of(kernel_, "HMMA"), 0, "Give its line hmma, ldsm and tile");
-      return;
-    }
+    const char* give = "Give its line hmma or hgmma, ldsm and tile";
+    if (line_.hmma == 0) at_most("products of tensor cores (HMMA)", count_of(kernel_, "HMMA"), 0, give);
+    if (line_.hgmma == 0) at_most("products of warp groups (HGMMA)", count_of(kernel_, "HGMMA"), 0, give);
+    if (line_.hmma + line_.hgmma == 0) return;
     const Counts plain = hot_path(kernel_, {false, line_.inner_turns});
     const Counts dropped = hot_path(kernel_, {true, line_.inner_turns});
     const char* fewer = "Move address arithmetic out of the loop, and unroll what depends on a constant";
-    at_least("HMMA a tile", plain.hmma, line_.hmma,
-             "The loop over tiles is divided, or not found: see its disassembly");
+    const char* divided = "The loop over tiles is divided, or not found: see its disassembly";
+    at_least("HMMA a tile", plain.hmma, line_.hmma, divided);
     at_most("HMMA a tile", plain.hmma, line_.hmma, "Something is computed twice");
+    at_least("HGMMA a tile", plain.hgmma, line_.hgmma, divided);
+    at_most("HGMMA a tile", plain.hgmma, line_.hgmma, "Something is computed twice");
     at_most("LDSM a tile", plain.ldsm, line_.ldsm,
             "A fragment is loaded twice: share it between products (multiply_rows and multiply_columns)");
-    at_least("LDSM a tile", plain.ldsm, 1, "Fragments must come by ldmatrix (load_matrices and load_transposed)");
+    at_least("LDSM a tile", plain.ldsm, line_.hmma > 0 ? 1 : 0,
+             "Fragments must come by ldmatrix (load_matrices and load_transposed)");
     at_most("instructions a tile", plain.instructions, line_.tile, fewer);
     at_most("instructions a tile with dropout", dropped.instructions, line_.dropout_tile, fewer);
   }

@@ -20,6 +20,7 @@ struct Expectation {
   int shared_bytes = 0;  ///< dynamic shared memory of a block
   int inner_turns = 0;   ///< as in PathOptions
   int hmma = 0;          ///< exact number per tile; 0: none at all
+  int hgmma = 0;         ///< likewise
   int ldsm = 0;          ///< at most in a tile
   int tile = 0;          ///< instructions of a tile without dropout: at most
   int dropout_tile = 0;  ///< with it

@@ -23,6 +23,7 @@
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/base/check.hpp"
 #include "src/comm/device_communicators.hpp"
+#include "src/selftest/startup.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -76,6 +77,13 @@ void run(const StepCase& c, const Arguments& arguments) {
   std::unique_ptr<Communicator> devices = world.split(0, 0, "world");
   if (!dry_run) {
     devices = dynamic_cast<DeviceCommunicators&>(*device).make_world(std::move(devices), DeviceTransport::nccl);
+  }
+  if (!dry_run) {
+    // As a run does, which uses attention by warp groups where it is right.
+    const std::unique_ptr<Backend> reference = cpu::make_backend(1);
+    for (const std::string& warning : selftest::test_at_start(*device, *reference, {c.dtype, false, "this GPU"})) {
+      std::cerr << warning << "\n";
+    }
   }
   ObservedBackend backend(*device);
   StepRig rig(c, backend, *devices);

@@ -6,6 +6,7 @@
 #include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/families.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
+#include "src/backend/kernels/warp_groups.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -296,9 +297,10 @@ __global__ void __launch_bounds__(block_threads)
   store(value, columns.size, y.data + position * y.stride + columns.begin);
 }
 
-class CudaAttention final : public AttentionKernels {
+class CudaAttention final : public AttentionKernels, public WarpGroupAttention {
  public:
-  explicit CudaAttention(std::size_t max_shared_bytes) : max_shared_bytes_(max_shared_bytes) {}
+  CudaAttention(std::size_t max_shared_bytes, bool warp_groups)
+      : max_shared_bytes_(max_shared_bytes), has_warp_groups_(warp_groups) {}
 
   std::string check_heads(DType dtype, std::int64_t head_dim, bool soft_cap) const override {
     if (has_flash_attention(dtype, head_dim, soft_cap)) return "";
@@ -317,11 +319,16 @@ class CudaAttention final : public AttentionKernels {
         name_of(dtype), head_dim, soft_cap ? " and a soft cap" : "");
   }
 
+  bool use_warp_groups(bool use) override {
+    uses_warp_groups_ = use && has_warp_groups_;
+    return has_warp_groups_;
+  }
+
   void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v, Heads out,
                  TensorView log_sum_exp) override {
     check_attention("attention", problem, {q.data, k.data, v.data}, {out.data}, {log_sum_exp});
     if (takes_flash_attention(problem, {q, k, v, out})) {
-      return flash_attention(stream, problem, q, k, v, out, log_sum_exp);
+      return (by_groups(problem) ? warp_group_attention : flash_attention)(stream, problem, q, k, v, out, log_sum_exp);
     }
     dispatch_results(q.data.dtype(), problem.results, [&]<class T, class R>() {
       using A = Accumulation<T>;
@@ -342,7 +349,11 @@ class CudaAttention final : public AttentionKernels {
       gpu::launch(stream, {"row_dot", (rows + row_dot_rows - 1) / row_dot_rows, attention_threads}, row_dot_kernel<T>,
                   problem, all_heads<const T>(dout), all_heads<const T>(out), row_dot.as<A>());
       if (takes_flash_attention(problem, {q, k, v, dout, dq, dk, dv})) {
-        return flash_attention_backward(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dq, dk, dv);
+        if (!by_groups(problem)) {
+          return flash_attention_backward(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dq, dk, dv);
+        }
+        warp_group_query_gradient(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dq);
+        return warp_group_key_gradient(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dk, dv);
       }
       const BackwardInputs<T> in{all_heads<const T>(q),    all_heads<const T>(k), all_heads<const T>(v),
                                  all_heads<const T>(dout), log_sum_exp.as<A>(),   row_dot.as<A>()};
@@ -369,6 +380,9 @@ class CudaAttention final : public AttentionKernels {
   }
 
  private:
+  bool by_groups(const AttentionProblem& problem) const {
+    return uses_warp_groups_ && has_warp_group_attention(problem.head_dim);
+  }
   /// Calls `function` with the training type and that of the results.
   template <class Function>
   static void dispatch_results(DType dtype, AttentionResults results, Function&& function) {
@@ -389,12 +403,13 @@ class CudaAttention final : public AttentionKernels {
   }
 
   std::size_t max_shared_bytes_;
+  bool has_warp_groups_, uses_warp_groups_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes) {
-  return std::make_unique<CudaAttention>(max_shared_bytes);
+std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes, bool warp_groups) {
+  return std::make_unique<CudaAttention>(max_shared_bytes, warp_groups);
 }
 
 }  // namespace trireme::cuda

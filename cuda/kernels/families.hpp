@@ -28,8 +28,8 @@ std::unique_ptr<CrossEntropyKernels> make_cross_entropy();
 std::unique_ptr<OptimizerKernels> make_optimizer();
 std::unique_ptr<ReduceKernels> make_reduce(Scratch scratch);
 std::unique_ptr<RotaryKernels> make_rotary();
-/// `max_shared_bytes` is the maximum shared memory of a block.
-std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes);
+/// `max_shared_bytes` is the maximum shared memory of a block; `warp_groups` whether the device has their products.
+std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes, bool warp_groups);
 
 // Kernels of a family in separate files.
 
@@ -65,5 +65,18 @@ void flash_attention_backward(Stream& stream, const AttentionProblem& problem, c
                               const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
                               ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq, const Heads& dk,
                               const Heads& dv);
+
+// The same by products of warp groups, for heads of these sizes, on devices of compute capability 9.0 alone. Tiles are
+// added in the same order.
+
+bool has_warp_group_attention(std::int64_t head_dim);
+void warp_group_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,
+                          const ConstHeads& v, const Heads& out, TensorView log_sum_exp);
+void warp_group_query_gradient(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
+                               const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
+                               ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq);
+void warp_group_key_gradient(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
+                             const ConstHeads& q, const ConstHeads& k, const ConstHeads& v, ConstTensorView log_sum_exp,
+                             ConstTensorView row_dot, const Heads& dk, const Heads& dv);
 
 }  // namespace trireme::cuda

@@ -1,5 +1,5 @@
 #include "cuda/kernels/families.hpp"
-#include "cuda/kernels/flash_blocks.cuh"
+#include "cuda/kernels/flash_gradients.cuh"
 
 namespace trireme::cuda {
 namespace {
@@ -22,8 +22,8 @@ template <class T, int d>
 __global__ void __launch_bounds__(query_threads, 1)
     flash_query_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<T> dq,
                                 AllHeads<float> joined) {
-  constexpr int columns = 32;  // keys at a time, to save registers
-  const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+  constexpr int columns = gradient_columns;
+  const int warp = threadIdx.x / warp_threads;
   const QueryCoordinates coordinates(problem);
   const std::int64_t sample = coordinates.sample, kv_head = coordinates.head / (problem.heads / problem.kv_heads);
   const HeadDropout dropout(problem, sample, coordinates.head);
@@ -32,22 +32,14 @@ __global__ void __launch_bounds__(query_threads, 1)
   const int first = coordinates.begin + warp * warp_rows;
   const int keys_of_sample = static_cast<int>(problem.keys_of(sample));
   const int queries_of_sample = static_cast<int>(problem.queries_of(sample));
-  const auto visible = [&](int query) { return visible_keys(problem, keys_of_sample, query); };
-  const int sure = visible(first);
+  const int sure = visible_keys(problem, keys_of_sample, first);
   const int last = visible_keys_of_rows(problem, queries_of_sample, keys_of_sample, first, warp_rows);
-  const int seen[2] = {visible(first + lane / 4), visible(first + lane / 4 + 8)};
   const int end = visible_keys_of_rows(problem, queries_of_sample, keys_of_sample, coordinates.begin, query_rows);
   const int first_tile = first_key_tile(problem, sample, coordinates.begin);
   const float scale = static_cast<float>(problem.scale) * log2_e;
   const std::int64_t statistics = (sample * problem.heads + coordinates.head) * problem.queries;
   float lse[2], row_dot[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int query = first + lane / 4 + 8 * half;
-    const bool there = query < queries_of_sample;
-    lse[half] = there ? in.log_sum_exp[statistics + query] * log2_e : 0;
-    row_dot[half] = there ? in.row_dot[statistics + query] : 0;
-  }
+  load_statistics(in, statistics, first, queries_of_sample, lse, row_dot);
   T* stages = gpu::dynamic_shared<T>();
   T* own_gradients = stages + (reloads_gradients<d> ? 2 : 1) * key_stage<d>;
 
@@ -93,48 +85,8 @@ __global__ void __launch_bounds__(query_threads, 1)
         }
         multiply_rows<d>(gradients[step], values, step, dprobability);
       }
-      if (bias.slope != 0) {
-#pragma unroll
-        for (int j = 0; j < columns / 8; ++j) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            score[j][i] += bias(first + lane / 4 + 8 * (i / 2), begin + 8 * j + 2 * (lane % 4) + i % 2);
-          }
-        }
-      }
-      if (problem.dropout.enabled()) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const std::uint32_t pairs = pairs_of_row(drawn, begin % key_tile / columns, half);
-#pragma unroll
-          for (int j = 0; j < columns / 8; ++j) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-              if (!is_kept(pairs, 4 * j, i)) dprobability[j][2 * half + i] = 0;
-            }
-          }
-        }
-      }
-      std::uint32_t visible_scores = ~0U;  // a bit for each
-      if (begin + columns > sure || first_key(problem, sample, first + warp_rows - 1) > begin) {
-        const int from[2] = {first_key(problem, sample, first + lane / 4),
-                             first_key(problem, sample, first + lane / 4 + 8)};
-        visible_scores = 0;
-#pragma unroll
-        for (int bit = 0; bit < columns / 2; ++bit) {
-          const int key = begin + 8 * (bit / 4) + 2 * (lane % 4) + bit % 2, half = bit / 2 % 2;
-          if (key < seen[half] && key >= from[half]) visible_scores |= 1U << bit;
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < columns / 8; ++j) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const bool sees = (visible_scores >> (4 * j + i) & 1U) != 0;
-          const float probability = gpu::fast_exp2(score[j][i] * scale - lse[i / 2]);
-          score[j][i] = sees ? probability * (dprobability[j][i] * problem.dropout.scale - row_dot[i / 2]) : 0;
-        }
-      }
+      score_gradients(problem, sample, bias, scale, sure, keys_of_sample, first, begin, drawn, lse, row_dot, score,
+                      dprobability);
 #pragma unroll
       for (int step = 0; step < columns / 16; ++step) {
         std::uint32_t dscore[4];
@@ -144,35 +96,8 @@ __global__ void __launch_bounds__(query_threads, 1)
     }
     __syncthreads();
   }
-#pragma unroll
-  for (int j = 0; j < d / 8; ++j) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sum[j][i] *= static_cast<float>(problem.scale);
-  }
-  if (problem.results == AttentionResults::merge)
-    join_sums<d>(sum, {1, 1}, first, problem.queries, joined.at(sample, coordinates.head));
-  else
-    store_sums<d>(sum, first, problem.queries, stages + warp * warp_rows * row_stride<d>,
-                  dq.at(sample, coordinates.head));
-}
-
-/// Statistics of a tile's queries.
-struct TileStatistics {
-  float lse[query_tile], row_dot[query_tile];
-  int first_key[query_tile];
-};
-
-/// End of the tiles of queries, from `tile` on, of which a query attends to keys before `keys`.
-__device__ inline int end_of_query_tiles(const AttentionProblem& problem, std::int64_t sample, int tile, int tiles,
-                                         int keys) {
-  if (!problem.hides_earlier_keys()) return tiles;
-  for (;;) {
-    const int own = tile + static_cast<int>(threadIdx.x % warp_threads);
-    const bool sees = own < tiles && first_key(problem, sample, own * query_tile) < keys;
-    const int count = __popc(__ballot_sync(all_lanes, sees));
-    tile += count;
-    if (count < warp_threads) return tile;
-  }
+  store_query_gradients<T, d>(problem, sample, coordinates.head, first, sum, stages + warp * warp_rows * row_stride<d>,
+                              dq, joined);
 }
 
 /// dk = scale sum over queries of dscore q, dv = sum over queries of the dropped probability dout, over the query heads
@@ -181,7 +106,7 @@ template <class T, int d, bool of_keys, bool of_values>
 __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
     flash_key_gradient_kernel(AttentionProblem problem, BackwardInputs<T> in, AllHeads<T> dk, AllHeads<T> dv,
                               AllHeads<float> joined_k, AllHeads<float> joined_v) {
-  const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
+  const int warp = threadIdx.x / warp_threads;
   const std::int64_t key_blocks = tiles_of(problem.keys, key_rows);
   const std::int64_t sample = blockIdx.x / key_blocks / problem.kv_heads;
   const std::int64_t kv_head = blockIdx.x / key_blocks % problem.kv_heads;
@@ -193,7 +118,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   const int first_query = problem.causal && block_begin > between ? block_begin - between : 0;
   const int first_tile = first_query / query_tile;
   const int all_tiles = end_of_query_tiles(problem, sample, first_tile, static_cast<int>(tiles_of(queries, query_tile)),
-                                           block_begin + key_rows);
+                                           query_tile, block_begin + key_rows);
   const bool seen = block_begin < keys && first_tile < all_tiles;
   const int first_head = static_cast<int>(kv_head * heads_per_kv_head),
             end_head = seen ? first_head + static_cast<int>(heads_per_kv_head) : first_head;
@@ -201,7 +126,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   T* own_k = gpu::dynamic_shared<T>();
   T* own_v = own_k + key_rows * row_stride<d>;
   T* stages = own_v + key_rows * row_stride<d>;
-  auto* statistics = reinterpret_cast<TileStatistics*>(stages + 2 * query_stage<d>);
+  auto* statistics = reinterpret_cast<TileStatistics<query_tile>*>(stages + 2 * query_stage<d>);
   const T* warp_k = own_k + warp * warp_rows * row_stride<d>;
   const T* warp_v = own_v + warp * warp_rows * row_stride<d>;
 
@@ -210,14 +135,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
     T* to = stages + stage * query_stage<d>;
     copy_tile<d, query_tile, key_threads>(in.q.at(sample, head), begin, queries, to);
     copy_tile<d, query_tile, key_threads>(in.dout.at(sample, head), begin, queries, to + query_tile * row_stride<d>);
-    if (threadIdx.x < query_tile) {
-      const int query = begin + static_cast<int>(threadIdx.x);
-      const std::int64_t at = (sample * problem.heads + head) * problem.queries + query;
-      const bool there = query < queries;
-      statistics[stage].lse[threadIdx.x] = there ? in.log_sum_exp[at] * log2_e : -minus_infinity;
-      statistics[stage].row_dot[threadIdx.x] = there ? in.row_dot[at] : 0;
-      statistics[stage].first_key[threadIdx.x] = first_key(problem, sample, query);
-    }
+    load_tile_statistics(problem, in, sample, head, begin, queries, threadIdx.x, statistics[stage]);
   };
 
   float sum_k[d / 8][4]{}, sum_v[d / 8][4]{};
@@ -237,7 +155,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
       gpu::wait_for_copies<1>();
       __syncthreads();
       const int begin = tile * query_tile;
-      const TileStatistics& of = statistics[stage];
+      const TileStatistics<query_tile>& of = statistics[stage];
       if (first < keys && (!problem.causal || begin + query_tile - 1 + between >= first) &&
           of.first_key[0] < first + warp_rows) {
         const T* q_rows = stages + stage * query_stage<d>;
@@ -253,41 +171,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
             multiply_rows<d>(own, gradients, step, probability);
           }
         }
-        if (problem.alibi_heads > 0) {
-          const HeadBias<float> bias = bias_before_scale(problem, sample, head);
-#pragma unroll
-          for (int j = 0; j < query_tile / 8; ++j) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-              score[j][i] += bias(begin + 8 * j + 2 * (lane % 4) + i % 2, first + lane / 4 + 8 * (i / 2));
-            }
-          }
-        }
-        std::uint32_t pairs = ~0U;
-        if (problem.dropout.enabled()) {
-          pairs = draw_columns(dropout, problem.first_query + begin, (problem.first_key + first) / 8);
-        }
-        std::uint32_t visible_scores = ~0U;  // a bit for each
-        if ((problem.causal && begin + between < first + warp_rows - 1) || of.first_key[query_tile - 1] > first) {
-          visible_scores = 0;
-#pragma unroll
-          for (int bit = 0; bit < query_tile / 2; ++bit) {
-            const int column = 8 * (bit / 4) + 2 * (lane % 4) + bit % 2, key = first + lane / 4 + 8 * (bit / 2 % 2);
-            const bool is_past = !problem.causal || key <= begin + column + between;
-            if (is_past && key >= of.first_key[column]) visible_scores |= 1U << bit;
-          }
-        }
-#pragma unroll
-        for (int j = 0; j < query_tile / 8; ++j) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int column = 8 * j + 2 * (lane % 4) + i % 2;
-            const bool sees = (visible_scores >> (4 * j + i) & 1U) != 0, keep = is_kept(pairs, 4 * (i / 2) + j, i % 2);
-            const float p = sees ? gpu::fast_exp2(score[j][i] * scale - of.lse[column]) : 0;
-            score[j][i] = p * ((keep ? probability[j][i] : 0) * problem.dropout.scale - of.row_dot[column]);
-            probability[j][i] = keep ? p : 0;
-          }
-        }
+        key_score_gradients(problem, sample, head, dropout, scale, between, first, begin, of.at(0), score, probability);
 #pragma unroll
         for (int step = 0; step < query_tile / 16; ++step) {
           std::uint32_t own[4];
@@ -304,30 +188,19 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
       __syncthreads();
     }
   }
-#pragma unroll
-  for (int j = 0; j < d / 8; ++j) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      // Rows of padding, for which the scores were not masked, do not affect other rows.
-      const bool padding = first + lane / 4 + 8 * (i / 2) >= keys;
-      sum_k[j][i] = padding ? 0 : sum_k[j][i] * static_cast<float>(problem.scale);
-      sum_v[j][i] = padding ? 0 : sum_v[j][i] * problem.dropout.scale;
-    }
+  if constexpr (of_keys) {
+    store_key_gradients<T, d>(problem, sample, kv_head, first, keys, static_cast<float>(problem.scale), sum_k,
+                              own_k + warp * warp_rows * row_stride<d>, dk, joined_k);
   }
-  const auto write = [&](const float(&sum)[d / 8][4], T* staging, const AllHeads<T>& to,
-                         const AllHeads<float>& joined) {
-    if (problem.results == AttentionResults::merge)
-      join_sums<d>(sum, {1, 1}, first, problem.keys, joined.at(sample, kv_head));
-    else
-      store_sums<d>(sum, first, problem.keys, staging + warp * warp_rows * row_stride<d>, to.at(sample, kv_head));
-  };
-  if constexpr (of_keys) write(sum_k, own_k, dk, joined_k);
-  if constexpr (of_values) write(sum_v, own_v, dv, joined_v);
+  if constexpr (of_values) {
+    store_key_gradients<T, d>(problem, sample, kv_head, first, keys, problem.dropout.scale, sum_v,
+                              own_v + warp * warp_rows * row_stride<d>, dv, joined_v);
+  }
 }
 
 template <int d>
 constexpr std::size_t key_shared_bytes = (2 * key_rows * row_stride<d> + 2 * query_stage<d>)*sizeof(bf16) +
-                                         2 * sizeof(TileStatistics);
+                                         2 * sizeof(TileStatistics<query_tile>);
 
 }  // namespace
 

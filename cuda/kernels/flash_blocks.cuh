@@ -22,11 +22,11 @@ constexpr std::int64_t tiles_of(std::int64_t rows, std::int64_t tile) { return (
 struct QueryCoordinates {
   std::int64_t sample, head;
   int begin;
-  __device__ explicit QueryCoordinates(const AttentionProblem& problem) {
-    const std::int64_t tiles = tiles_of(problem.queries, query_rows);
+  __device__ explicit QueryCoordinates(const AttentionProblem& problem, int rows = query_rows) {
+    const std::int64_t tiles = tiles_of(problem.queries, rows);
     sample = blockIdx.x / tiles / problem.heads;
     head = blockIdx.x / tiles % problem.heads;
-    begin = static_cast<int>(tiles - 1 - blockIdx.x % tiles) * query_rows;
+    begin = static_cast<int>(tiles - 1 - blockIdx.x % tiles) * rows;
   }
 };
 

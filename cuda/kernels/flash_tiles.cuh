@@ -18,10 +18,10 @@ constexpr float log2_e = 1.44269504088896341F, minus_infinity = -__builtin_huge_
 template <int d>
 constexpr int row_stride = d + 8;
 
-/// Begins to copy rows [begin, begin + count), zeros from `end` on; by `threads` threads, the entire block. Uses 32-bit
-/// arithmetic where possible, as 64-bit products take several instructions.
-template <int d, int count, int threads, class T>
-__device__ void copy_tile(const Rows<const T>& from, int begin, std::int64_t end, T* to, int thread = threadIdx.x) {
+/// Begins to copy rows [begin, begin + count), zeros from `end` on, to the addresses place(row, column); by `threads`
+/// threads, numbered from 0. Uses 32-bit arithmetic where possible, as 64-bit products take several instructions.
+template <int d, int count, int threads, class T, class Place>
+__device__ void copy_rows(const Rows<const T>& from, int begin, std::int64_t end, int thread, Place&& place) {
   constexpr int pieces = d / 8, rounds = pieces / std::gcd(threads, pieces), rows_of_rounds = threads * rounds / pieces;
   static_assert(count % rows_of_rounds == 0);
   const auto stride_bytes = static_cast<std::uint32_t>(from.stride * sizeof(T));
@@ -33,10 +33,15 @@ __device__ void copy_tile(const Rows<const T>& from, int begin, std::int64_t end
     for (int i = 0; i < count / rows_of_rounds; ++i) {
       const int row = piece / pieces + i * rows_of_rounds;
       const bool valid = begin + row < static_cast<int>(end);
-      gpu::copy_async(to + row * row_stride<d> + column,
-                      start + gpu::wide_product(valid ? begin + row : 0, stride_bytes), valid);
+      gpu::copy_async(place(row, column), start + gpu::wide_product(valid ? begin + row : 0, stride_bytes), valid);
     }
   }
+}
+/// Begins to copy them to padded rows, by default with the entire block.
+template <int d, int count, int threads, class T>
+__device__ void copy_tile(const Rows<const T>& from, int begin, std::int64_t end, T* to, int thread = threadIdx.x) {
+  copy_rows<d, count, threads>(from, begin, end, thread,
+                               [&](int row, int column) { return to + row * row_stride<d> + column; });
 }
 
 /// Columns [16 step, 16 step + 16) of the warp's rows, as the left factor.

@@ -1,5 +1,8 @@
 #include "src/selftest/startup.hpp"
 
+#include <algorithm>
+
+#include "src/backend/kernels/warp_groups.hpp"
 #include "src/selftest/kernels/kernel_check.hpp"
 
 namespace trireme::selftest {
@@ -11,11 +14,17 @@ constexpr Extents startup_extents{.s = 32, .b = 2, .h = 128, .heads = 2, .kv_hea
 /// Errors of a wrong kernel are far larger. A run must not fail over the last bits of a device's functions.
 constexpr double slack = 8;
 
+/// "attention bf16 causal: element 0 ...", of a wrong result.
+std::string text_of(const Family& family, DType dtype, const Result& result) {
+  return fmt::format("{} {} {}: {}", family.name, name_of(dtype), result.item, result.detail);
+}
+
 }  // namespace
 
 std::vector<std::string> test_at_start(Backend& backend, Backend& reference, const StartupTest& test) {
   std::vector<std::string> warnings;
   std::string faults;
+  use_warp_groups(backend.attention(), false);
   for (const Family& family : families) {
     Comparison comparison{backend, reference, test.dtype, test.allow_tf32 && family.is_product(), slack};
     if (family.is_product()) comparison.forms = {EpilogueForm::fused, EpilogueForm::separate};
@@ -24,8 +33,7 @@ std::vector<std::string> test_at_start(Backend& backend, Backend& reference, con
       std::string wrong;
       for (const Result& result : results) {
         if (result.passed) continue;
-        wrong += fmt::format("{}{} {} {}: {}", wrong.empty() ? "" : "; ", family.name, name_of(test.dtype), result.item,
-                             result.detail);
+        wrong += (wrong.empty() ? "" : "; ") + text_of(family, test.dtype, result);
       }
       if (wrong.empty()) continue;
       if (comparison.is_right_in_parts(results)) {
@@ -36,6 +44,15 @@ std::vector<std::string> test_at_start(Backend& backend, Backend& reference, con
         faults += (faults.empty() ? "" : "; ") + wrong;
       }
     }
+    if (!family.is_attention()) continue;
+    const std::vector<Result> results = comparison.run_warp_groups();
+    const auto wrong = std::ranges::find(results, false, &Result::passed);
+    use_warp_groups(backend.attention(), !results.empty() && wrong == results.end());
+    if (wrong == results.end()) continue;
+    warnings.push_back(
+        fmt::format("{}: attention by warp groups gives wrong results, and the kernels of other GPUs "
+                    "replace it: {}",
+                    test.where, text_of(family, test.dtype, *wrong)));
   }
   TRIREME_CHECK(faults.empty(), EnvironmentError,
                 "{}: kernels give wrong results: {}; leave this node out; where all nodes do the same, report it, and "

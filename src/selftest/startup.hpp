@@ -15,8 +15,9 @@ struct StartupTest {
 };
 
 /// Compares small cases of every kernel family with `reference`, the CPU's backend, in about two seconds. A product
-/// with a wrong fused epilogue uses a separate epilogue kernel from then on. Returns warnings naming these products.
-/// Throws EnvironmentError naming wrong kernels.
+/// with a wrong fused epilogue uses a separate epilogue kernel from then on. Attention uses the products of warp groups
+/// from then on where they are right. Returns warnings naming what was wrong. Throws EnvironmentError naming wrong
+/// kernels.
 std::vector<std::string> test_at_start(Backend& backend, Backend& reference, const StartupTest& test);
 
 }  // namespace trireme::selftest

@@ -71,5 +71,24 @@ TEST_F(StartupTestOnFakes, AnEpilogueThatCublasLtRefusesNeedsNoWarning) {
   EXPECT_THAT(test_kernels(), IsEmpty());
 }
 
+TEST_F(StartupTestOnFakes, AttentionByWarpGroupsIsUsedOnlyWhereItIsRight) {
+  const auto is_wrong_with_groups_spoiled = [&] {
+    fake_cuda::spoil_kernel("warp_group_attention");
+    const Comparison comparison{.backend = *backend_, .reference = *cpu_, .dtype = DType::bf16};
+    const bool passed = comparison.run(warp_group_cases()[1]).front().passed;
+    fake_cuda::spoil_kernel("");
+    return !passed;
+  };
+  EXPECT_FALSE(is_wrong_with_groups_spoiled()) << "before a test they are not used";
+  EXPECT_THAT(test_kernels(), IsEmpty());
+  EXPECT_TRUE(is_wrong_with_groups_spoiled());
+  fake_cuda::spoil_kernel("warp_group_attention");
+  EXPECT_THAT(
+      test_kernels(),
+      ElementsAre(AllOf(HasSubstr("rank 3 on host node7: attention by warp groups gives wrong results"),
+                        HasSubstr("attention bf16 attention by warp groups, causal dropout [270, 1, 1/1, 64]"))));
+  EXPECT_FALSE(is_wrong_with_groups_spoiled()) << "another kernel replaces it";
+}
+
 }  // namespace
 }  // namespace trireme::selftest

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <gpu/mma.cuh>
+#include <gpu/warp_groups.cuh>
 #include <vector>
 
 #include "tests/support/message_of.hpp"
@@ -64,6 +64,42 @@ TEST_F(Fibers, SharedMemoryIsNaNInEveryBlock) {
       },
       seen.data());
   for (const float value : seen) EXPECT_TRUE(std::isnan(value));
+}
+
+/// Warp 1 hands two numbers to warp 0 through one place, `arrivals` of its threads a phase.
+void hand_over(unsigned arrivals, int* y) {
+  struct Memory {
+    Barrier filled, emptied;
+    int number;
+  };
+  auto& memory = shared<Memory>();
+  if (threadIdx.x == 0) {
+    initialise(memory.filled, arrivals);
+    initialise(memory.emptied, 32);
+  }
+  __syncthreads();
+  for (unsigned phase = 0; phase < 2; ++phase) {
+    if (threadIdx.x < 32) {
+      wait_for_phase(memory.filled, phase);
+      y[32 * phase + threadIdx.x] = memory.number;
+      gpu::arrive(memory.emptied);
+    } else if (threadIdx.x == 32) {
+      if (phase > 0) wait_for_phase(memory.emptied, phase - 1);
+      memory.number = 5 + static_cast<int>(phase);
+      gpu::arrive(memory.filled);
+    }
+  }
+}
+
+TEST_F(Fibers, WaitForPhases) {
+  for (unsigned order = 0; order < 3; ++order) {
+    std::vector<int> y(64, -1);
+    host::set_order(order);
+    launch(stream_, {"hand_over", 1, 64}, hand_over, 1U, y.data());
+    for (int i = 0; i < 64; ++i) EXPECT_EQ(y[i], 5 + i / 32);
+  }
+  int y[64];
+  EXPECT_THAT(fault(64, hand_over, 2U, y), testing::HasSubstr("for the end of a phase"));
 }
 
 TEST_F(Fibers, DelayCopiesUntilAWait) {

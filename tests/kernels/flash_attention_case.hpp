@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cuda/kernels/families.hpp"
+#include "src/backend/kernels/warp_groups.hpp"
 #include "tests/backend/given_attention.hpp"
 
 namespace trireme::test {

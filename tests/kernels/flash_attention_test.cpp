@@ -16,9 +16,10 @@ class FlashAttention : public testing::TestWithParam<std::tuple<DType, Case>> {}
 
 TEST_P(FlashAttention, MatchesTheDefinition) {
   const auto& [dtype, shape] = GetParam();
-  // Threads run as numbered and in another order: with late and early copies.
+  // Threads run as numbered and in another order, with late and early copies; by warps and by warp groups.
   for (const int variant : {1, 2}) {
     const auto backend = test::make_backend(variant);
+    use_warp_groups(backend->attention(), variant == 2);
     const GivenAttention given(*backend, dtype, shape, 0);
     const AttentionTensors actual = compute(given);
     AttentionTensors expected = given.reference();
@@ -128,46 +129,55 @@ TEST(FlashAttentionLimits, UnsupportedProblemsUseTheOtherKernels) {
   EXPECT_FALSE(supported_with([](AttentionProblem& changed, auto&) { changed.first_key = 4; }));
 }
 
-class FlashAttentionTypes : public testing::TestWithParam<DType> {};
+/// Type, and whether by the products of warp groups where the device has them.
+class FlashAttentionTypes : public testing::TestWithParam<std::tuple<DType, bool>> {
+ protected:
+  DType dtype() const { return std::get<0>(GetParam()); }
+  std::unique_ptr<Backend> make_backend(int variant) const {
+    std::unique_ptr<Backend> backend = test::make_backend(variant);
+    use_warp_groups(backend->attention(), std::get<1>(GetParam()));
+    return backend;
+  }
+};
 
 // The last keys come first, and after the first queries.
 TEST_P(FlashAttentionTypes, PartsOfTheKeysCombineToFullAttention) {
   const KeyRanges ranges = {{128, 170}, {0, 8}, {8, 80}, {80, 128}};
-  const auto backend = test::make_backend(2);
+  const auto backend = make_backend(2);
   for (const Case& shape :
        {Case{150, 170, 1, 4, 2, 64}, Case{150, 170, 1, 4, 2, 96, true, 0.2},
         Case{90, 170, 2, 1, 1, 64, false, 0.2, {70, 0}}, Case{150, 170, 1, 1, 1, 64, true, 0.2, {}, {{30, 64, 129}}},
         Case{150, 170, 1, 1, 1, 64, true, 0.2, {}, {}, 70}}) {
-    const GivenAttention given(*backend, GetParam(), shape, 0);
+    const GivenAttention given(*backend, dtype(), shape, 0);
     SCOPED_TRACE(fmt::format("heads of {}, {} samples", shape.head_dim, shape.batch));
     for_blocks(given, ranges, [&](const AttentionProblem& block, std::int64_t begin) {
       EXPECT_TRUE(cuda::takes_flash_attention(
           block, {given.queries(given.q), given.keys(given.k).from(begin), given.keys(given.v).from(begin)}));
     });
-    expect_parts_join(given, ranges, tolerance(GetParam(), Operation::rounded_sum));
+    expect_parts_join(given, ranges, tolerance(dtype(), Operation::rounded_sum));
   }
 }
 
 // Every score of a query is the same: its largest never changes, and values that cancel leave nothing.
 TEST_P(FlashAttentionTypes, TilesWithTheSameMaximumAreAddedWithoutRescaling) {
-  const auto backend = test::make_backend(1);
+  const auto backend = make_backend(1);
   const std::int64_t queries = 128, keys = 640, d = 64;
-  GivenAttention given(*backend, GetParam(), {queries, keys, 1, 1, 1, d, false}, 1);
+  GivenAttention given(*backend, dtype(), {queries, keys, 1, 1, 1, d, false}, 1);
   std::vector<double> k(keys * d), v(keys * d);
   const std::vector<double> key = random_values(d, 2, -3, 3);
   for (std::int64_t i = 0; i < keys * d; ++i) {
     k[i] = key[i % d];
     v[i] = i < keys / 2 * d ? 1 : -1;
   }
-  given.k = make_tensor(*backend, GetParam(), {keys, 1, 1, d}, k);
-  given.v = make_tensor(*backend, GetParam(), {keys, 1, 1, d}, v);
+  given.k = make_tensor(*backend, dtype(), {keys, 1, 1, d}, k);
+  given.v = make_tensor(*backend, dtype(), {keys, 1, 1, d}, v);
   for (const double value : compute(given).out) ASSERT_EQ(value, 0);
 }
 
 TEST_P(FlashAttentionTypes, ARowThatSeesNoKeyIsZero) {
-  const auto backend = test::make_backend(1);
-  GivenAttention behind(*backend, GetParam(), {70, 3, 1, 2, 1, 64}, 1),
-      none(*backend, GetParam(), {40, 0, 1, 2, 1, 64, false}, 1);
+  const auto backend = make_backend(1);
+  GivenAttention behind(*backend, dtype(), {70, 3, 1, 2, 1, 64}, 1),
+      none(*backend, dtype(), {40, 0, 1, 2, 1, 64, false}, 1);
   behind.problem.first_key = 67;
   for (const GivenAttention* given : {&behind, &none}) {
     expect_blind_rows_are_zero(given->problem, compute(*given));
@@ -176,14 +186,14 @@ TEST_P(FlashAttentionTypes, ARowThatSeesNoKeyIsZero) {
 
 // Zeros instead of padding, if they were visible, would have the largest of all scores, with probabilities beyond fp32.
 TEST_P(FlashAttentionTypes, PaddingIsHiddenWhereAllScoresAreFarBelowZero) {
-  const auto backend = test::make_backend(1);
-  GivenAttention given(*backend, GetParam(), {70, 70, 1, 1, 1, 64, false, 0, {40}}, 1);
-  given.q = make_tensor(*backend, GetParam(), {70, 1, 1, 64}, random_values(70 * 64, 2, 7, 9));
+  const auto backend = make_backend(1);
+  GivenAttention given(*backend, dtype(), {70, 70, 1, 1, 1, 64, false, 0, {40}}, 1);
+  given.q = make_tensor(*backend, dtype(), {70, 1, 1, 64}, random_values(70 * 64, 2, 7, 9));
   std::vector<double> keys = random_values(70 * 64, 3, -9, -7);
   for_padding(given.on_host(), 0, 1, keys, [](double& x) { x = std::nan(""); });
-  given.k = make_tensor(*backend, GetParam(), {70, 1, 1, 64}, keys);
+  given.k = make_tensor(*backend, dtype(), {70, 1, 1, 64}, keys);
   const AttentionTensors actual = compute(given), expected = given.reference();
-  expect_close(actual.out, expected.out, tolerance(GetParam(), Operation::rounded_sum), "out");
+  expect_close(actual.out, expected.out, tolerance(dtype(), Operation::rounded_sum), "out");
   expect_close(actual.log_sum_exp, expected.log_sum_exp, tolerance(DType::fp32, Operation::sum), "log_sum_exp");
   for (const std::vector<double>* x : {&actual.dq, &actual.dk, &actual.dv}) {
     for (const double value : *x) ASSERT_TRUE(std::isfinite(value));
@@ -191,11 +201,11 @@ TEST_P(FlashAttentionTypes, PaddingIsHiddenWhereAllScoresAreFarBelowZero) {
 }
 
 TEST_P(FlashAttentionTypes, APaddedSampleGivesTheBitsOfItsOwnPositionsAlone) {
-  const auto backend = test::make_backend(2);
+  const auto backend = make_backend(2);
   const std::int64_t length = 100;
   for (const auto& [d, causal] : {std::pair{64, false}, {96, true}, {128, false}}) {
-    const GivenAttention padded(*backend, GetParam(), {140, 140, 1, 1, 1, d, causal, 0.1, {length}}, 1);
-    GivenAttention alone(*backend, GetParam(), {140, 140, 1, 1, 1, d, causal, 0.1}, 1);
+    const GivenAttention padded(*backend, dtype(), {140, 140, 1, 1, 1, d, causal, 0.1, {length}}, 1);
+    GivenAttention alone(*backend, dtype(), {140, 140, 1, 1, 1, d, causal, 0.1}, 1);
     alone.problem.queries = alone.problem.keys = length;
     AttentionTensors actual = compute(padded), expected = compute(alone);
     expect_padding_is_zero(padded.on_host(), actual);
@@ -208,32 +218,38 @@ TEST_P(FlashAttentionTypes, APaddedSampleGivesTheBitsOfItsOwnPositionsAlone) {
 }
 
 TEST_P(FlashAttentionTypes, NaNPropagates) {
-  const auto backend = test::make_backend(1);
+  const auto backend = make_backend(1);
   for (const double dropout : {0.0, 0.5}) {
-    GivenAttention given(*backend, GetParam(), {140, 140, 1, 1, 1, 64, true, dropout}, 1);
+    GivenAttention given(*backend, dtype(), {140, 140, 1, 1, 1, 64, true, dropout}, 1);
     std::vector<double> keys = values_of(*backend, given.k);
     keys[100 * 64] = std::numeric_limits<double>::quiet_NaN();
-    given.k = make_tensor(*backend, GetParam(), {140, 1, 1, 64}, keys);
+    given.k = make_tensor(*backend, dtype(), {140, 1, 1, 64}, keys);
     const AttentionTensors t = compute(given);
     for (std::int64_t i = 0; i < 140; ++i) EXPECT_EQ(std::isnan(t.out[i * 64]), i >= 100) << "query " << i;
   }
 }
 
 TEST_P(FlashAttentionTypes, NaNOfOnePartPropagates) {
-  const auto backend = test::make_backend(1);
-  expect_nan_of_one_part_is_not_hidden(*backend, GetParam(), {80, 80, 1, 1, 1, 64});
+  const auto backend = make_backend(1);
+  expect_nan_of_one_part_is_not_hidden(*backend, dtype(), {80, 80, 1, 1, 1, 64});
 }
 
 TEST_P(FlashAttentionTypes, RunsGiveTheSameBits) {
   std::vector<AttentionTensors> results;
   for (const int variant : {1, 2, 3}) {
-    const auto backend = test::make_backend(variant);
-    results.push_back(compute(GivenAttention(*backend, GetParam(), {140, 140, 1, 2, 1, 64, true, 0.1}, 1)));
+    const auto backend = make_backend(variant);
+    results.push_back(compute(GivenAttention(*backend, dtype(), {140, 140, 1, 2, 1, 64, true, 0.1}, 1)));
   }
   for (const AttentionTensors& other : results) expect_equal(other, results[0]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttentionTypes, testing::Values(DType::bf16, DType::fp16), name_of_type);
+std::string name_of_form(const testing::TestParamInfo<std::tuple<DType, bool>>& info) {
+  return std::string(name_of(std::get<0>(info.param))) + (std::get<1>(info.param) ? "_groups" : "");
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, FlashAttentionTypes,
+                         testing::Values(std::tuple{DType::bf16, false}, std::tuple{DType::fp16, false},
+                                         std::tuple{DType::bf16, true}),
+                         name_of_form);
 
 }  // namespace
 }  // namespace trireme

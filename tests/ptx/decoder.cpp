@@ -176,6 +176,8 @@ class Decoder {
     } else if (opcode.starts_with("mov.b") && statement.first_list >= 0) {
       opcode = (statement.first_list == 0 ? "unpack." : "pack.") + std::to_string(statement.words.size() - 1) +
                opcode.substr(3);
+    } else if (opcode.starts_with("wgmma.mma_async")) {
+      opcode += "." + std::to_string(statement.words.size());  // the left factor is in registers or in shared memory
     }
     return opcode;
   }

@@ -41,7 +41,6 @@ mov.u32 %r4, memory; add.s32 %r5, %r4, %r2; st.shared.u32 [%r5], %r1;
 add.s32 %r6, %r4, %r3; ld.shared.u32 %r7, [%r6];)",
                      4 * distance, between);
 }
-constexpr const char* memory = ".extern .shared .align 16 .b8 memory[];";
 
 TEST(PtxErrors, AMissingBarrierIsFound) {
   EXPECT_THAT(error_of(exchange(32, ""), 64, memory),

@@ -49,10 +49,12 @@ enum class Kind {
   exit,
   barrier,     ///< bar.sync
   collective,  ///< executed by lanes of a warp at the same time
+  attempt,     ///< sets operand 0 to whether it succeeded; lanes without success repeat it
 };
 
-/// Largest number of registers and constants in an instruction: that of mma.
-constexpr int max_operands = 14;
+/// Largest number of registers and constants in an instruction: that of wgmma
+/// with 64 columns.
+constexpr int max_operands = 41;
 
 /// Operands are rows of the warp's register file: one slot of 64 bits for each lane. Constants are rows, too.
 struct Instruction {

@@ -66,6 +66,17 @@ double attention_error() {
                    difference(actual.dk, expected.dk), difference(actual.dv, expected.dv)});
 }
 
+/// The same of attention by warp groups, over more tiles of keys than stages in shared memory.
+double group_attention_error() {
+  const auto backend = test::make_backend(1);
+  EXPECT_TRUE(use_warp_groups(backend->attention(), true));
+  const test::GivenAttention given(*backend, DType::bf16, {70, 330, 1, 1, 1, 64}, 1);
+  const Tensor out = given.like(given.q, given.dtype), lse = given.statistics();
+  backend->attention().attention(backend->compute_stream(), given.problem, given.queries(given.q), given.keys(given.k),
+                                 given.keys(given.v), given.queries(out), lse);
+  return difference(test::values_of(*backend, out), given.reference().out);
+}
+
 /// Exchanges two registers of a list in braces, number `list` of the line.
 std::string with_exchanged(std::string line, int list, std::size_t first, std::size_t second) {
   std::size_t begin = 0;
@@ -135,6 +146,54 @@ TEST_F(PlantedMistake, AMissingBarrierIsFound) {
     plant(barrier, [](const std::string&) { return ""; });
     EXPECT_THAT(error(), HasSubstr("and no barrier is between")) << barrier;
   }
+}
+
+TEST_F(PlantedMistake, HazardsOfWarpGroupsAreFound) {
+  EXPECT_LT(group_attention_error(), right);
+  const auto instead = [](const std::string& line) { return [line](const std::string&) { return line; }; };
+  const auto with_other_phase = [](const std::string& line) {
+    const std::size_t parity = line.find_last_of(',') + 1, end = line.find(';');
+    return fmt::format("{{.reg .b32 other; xor.b32 other,{},1; {}other; }}", line.substr(parity, end - parity),
+                       line.substr(0, parity));
+  };
+  const struct {
+    const char* part;
+    std::function<std::string(const std::string&)> change;
+    const char* found;
+  } mistakes[] = {
+      {"wgmma.wait_group", instead(""), "accesses a register of a product that was not waited for"},
+      {"wgmma.commit_group", instead(""), "accesses a register of a product that was not waited for"},
+      {"wgmma.fence", instead(""), "without wgmma.fence before the products"},
+      {"fence.proxy.async", instead(""), "wrote this shared memory, and no fence.proxy.async of it follows"},
+      {"cp.async.wait_group", instead("cp.async.wait_group 3;"), "shared memory was not waited for"},
+      {"mbarrier.arrive", instead(""), "waits for a phase that does not end"},
+      {"mbarrier.init", instead(""), "this mbarrier was not initialised"},
+      {"mbarrier.try_wait", instead("setp.eq.u32 ended,0,0;"), "and no barrier is between"},
+      {"mbarrier.try_wait", with_other_phase, "and no barrier is between"},
+      {"bar.sync", instead(""), "and no barrier is between"}};
+  for (const auto& [part, change, found] : mistakes) {
+    planted_ = 0;
+    plant(part, change);
+    EXPECT_THAT(test::message_of<std::exception>(group_attention_error), HasSubstr(found)) << part;
+    EXPECT_GT(planted_, 0) << part;
+  }
+}
+
+TEST_F(PlantedMistake, OtherRightFactorsOfWarpGroupsAreFound) {
+  const auto is_found = [&](const std::string& from, const std::string& to) {
+    plant("wgmma.mma_async", [=](std::string line) {
+      const std::size_t at = line.find(from);
+      return at == std::string::npos ? line : line.replace(at, from.size(), to);
+    });
+    try {
+      return group_attention_error() > wrong;
+    } catch (const std::exception&) {
+      return true;  // it reads what was not written
+    }
+  };
+  EXPECT_FALSE(is_found("add,1,1,0;", "add,1,1,0;"));
+  EXPECT_TRUE(is_found("add,1,1,0;", "add,1,1,1;")) << "keys as if transposed";
+  EXPECT_TRUE(is_found("add,1,1,1;", "add,1,1,0;")) << "values as if not";
 }
 
 }  // namespace

@@ -1,15 +1,17 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <map>
 #include <string>
-#include <vector>
+
+#include "tests/ptx/order.hpp"
 
 namespace trireme::ptx {
 
-/// Shared memory of a block, which finds races: accesses of two threads to one word, one of them a write, without a
-/// barrier in between. A block barrier orders all threads, a warp barrier (bar.warp.sync) the lanes of the warp. A word
-/// written by an asynchronous copy must not be accessed until the copy was waited for.
+/// Shared memory of a block, which finds races: accesses of two threads to one word, one of them a write, that nothing
+/// orders. A word written by an asynchronous copy must not be accessed until the copy was waited for. Products of warp
+/// groups read through another proxy: they need a fence by the thread that wrote, and until they are waited for nothing
+/// may be written there. Functions that return false or null describe the fault in `race`.
 class SharedMemory {
  public:
   SharedMemory(std::size_t size_bytes, int threads);
@@ -19,41 +21,61 @@ class SharedMemory {
   std::size_t size() const { return bytes_.size(); }
   std::byte* at(std::size_t offset) { return bytes_.data() + offset; }
 
-  void pass_block_barrier() { ++block_epoch_; }
-  void pass_warp_barrier(int warp) { ++warp_epochs_[static_cast<std::size_t>(warp)]; }
+  void pass_block_barrier() { order_.pass_block_barrier(); }
+  void pass_warp_barrier(int warp) { order_.pass_warp_barrier(warp); }
 
-  // Accesses of `thread` to bytes within the memory. They return false on a race.
+  // Accesses of `thread` to bytes within the memory.
   bool read(int thread, std::size_t offset, std::size_t size_bytes);
   bool write(int thread, std::size_t offset, std::size_t size_bytes);
   bool begin_copy(int thread, std::size_t offset, std::size_t size_bytes);
-  /// Description of the latest race.
-  const std::string& race() const { return race_; }
   void end_copy(int thread, std::size_t offset, std::size_t size_bytes);
+  /// Description of the latest fault.
+  const std::string& race() const { return race_; }
+
+  /// fence.proxy.async of a thread.
+  void publish_to_products(int thread) { ++fences_[static_cast<std::size_t>(thread)]; }
+  // Reads by a product of a warp's.
+  bool begin_product(int warp, std::size_t offset, std::size_t size_bytes);
+  void end_product(int warp, std::size_t offset, std::size_t size_bytes);
+
+  // mbarriers, of 8 bytes.
+  bool initialise_barrier(int thread, std::size_t offset, unsigned arrivals);
+  bool arrive(int thread, std::size_t offset);
+  /// Sets `ended` to whether the current phase has another parity; then the thread has waited for that before it.
+  bool try_wait(int thread, std::size_t offset, unsigned parity, bool& ended);
 
  private:
   static constexpr std::size_t word_bytes = 4;
-  static constexpr int nobody = -1, several_lanes = -2, several_warps = -3;
-  struct Access {
-    int thread = nobody;
-    int warp = 0;
-    std::uint32_t block_epoch = 0, warp_epoch = 0;
-  };
   struct Word {
-    Access write, read;
-    int copying = nobody;  // thread whose copy is under way
+    Order::Access write;
+    std::uint32_t fences = 0;     // the number of its writer at that time
+    int copying = Order::nobody;  // thread whose copy is under way
+    std::uint32_t products = 0;   // products under way that read it
   };
-  Access access_of(int thread) const;
-  /// Returns whether a barrier orders the access before that of `now`.
-  static bool comes_before(const Access& access, const Access& now);
-  /// Returns whether the word is not being copied to and its earlier access comes before `now`.
-  static bool is_free(const Word& word, const Access& earlier, const Access& now);
-  /// Describes the race with an earlier access, and returns false.
-  bool refuse(const Word& word, const Access& earlier, const char* what);
+  struct Barrier {
+    unsigned arrivals = 0, missing = 0, phase = 0;
+    Order::Known arriving, ended;  // accesses before the arrivals so far, and before those of ended phases
+  };
+  Order::Access& read_of(std::size_t word, int warp) {
+    return reads_[word * static_cast<std::size_t>(order_.warps()) + static_cast<std::size_t>(warp)];
+  }
+  /// Calls visit(index, word) for the words; stops and returns false where it does.
+  template <class Visit>
+  bool for_words(std::size_t offset, std::size_t size_bytes, Visit&& visit);
+  /// Returns whether the word is not being copied to and was written before what `thread` does now.
+  bool is_written(const Word& word, int thread);
+  /// Describes a fault, and returns false.
+  bool refuse(std::string fault);
+  bool refuse_race(const Order::Access& earlier, const char* what);
+  /// Returns an initialised mbarrier, or null.
+  Barrier* barrier_at(int thread, std::size_t offset);
 
   std::vector<std::byte> bytes_;
   std::vector<Word> words_;
-  std::uint32_t block_epoch_ = 0;
-  std::vector<std::uint32_t> warp_epochs_;
+  Order order_;
+  std::vector<Order::Access> reads_;  // the latest: [word][warp]
+  std::vector<std::uint32_t> fences_;
+  std::map<std::size_t, Barrier> barriers_;
   std::string race_;
 };
 

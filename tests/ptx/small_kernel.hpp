@@ -7,17 +7,20 @@
 
 namespace trireme::ptx {
 
+/// Declares the dynamic shared memory, for the head of a kernel.
+inline constexpr const char* memory = ".extern .shared .align 16 .b8 memory[];";
+
 /// A kernel in PTX written by hand. Its parameters are the addresses of x and y, in %rd1 and %rd2; the number of the
-/// thread is in %r1. `head` precedes the kernel.
-inline std::string small_kernel(const std::string& body, const std::string& head = "") {
+/// thread is in %r1. `head` precedes the kernel, of blocks of at most `max_threads`.
+inline std::string small_kernel(const std::string& body, const std::string& head = "", int max_threads = 64) {
   return fmt::format(R"(.version 8.0
 .target sm_90
 .address_size 64
 {}
 .visible .entry k(.param .u64 k_x, .param .u64 k_y)
-.maxntid 64, 1, 1
+.maxntid {}, 1, 1
 {{
-.reg .pred %p<30>; .reg .b16 %rs<30>; .reg .b32 %r<30>; .reg .f32 %f<30>; .reg .b64 %rd<30>; .reg .f64 %fd<30>;
+.reg .pred %p<30>; .reg .b16 %rs<30>; .reg .b32 %r<30>; .reg .f32 %f<40>; .reg .b64 %rd<30>; .reg .f64 %fd<30>;
 ld.param.u64 %rd1, [k_x];
 ld.param.u64 %rd2, [k_y];
 mov.u32 %r1, %tid.x;
@@ -25,7 +28,7 @@ mov.u32 %r1, %tid.x;
 ret;
 }}
 )",
-                     head, body);
+                     head, max_threads, body);
 }
 
 /// Runs it with one block, on 64-bit numbers. Only x and y may be accessed. Returns y.

@@ -36,7 +36,11 @@ class Reader {
     next();
     const std::size_t begin = at_;
     if (at_ < text_.size() && text_[at_] == '-') ++at_;
-    while (at_ < text_.size() && belongs_to_word(text_[at_])) ++at_;
+    while (at_ < text_.size()) {
+      const std::size_t length = text_.substr(at_, 2) == "::" ? 2 : belongs_to_word(text_[at_]) ? 1 : 0;
+      if (length == 0) break;
+      at_ += length;
+    }
     if (at_ == begin && at_ < text_.size()) ++at_;
     return text_.substr(begin, at_ - begin);
   }

@@ -27,13 +27,17 @@ void Warp::reset() {
   std::fill_n(row(ctaid_row), warp_size, block_.number);
   std::fill(local_.begin(), local_.end(), std::byte{0xff});
   at_.fill(0);
-  ended_ = at_barrier_ = waiting_ = 0;
+  ended_ = at_barrier_ = waiting_ = attempting_ = 0;
+  products_.reset(block_.kernel->rows);
+  products_begun_ = 0;
   for (auto& groups : groups_) groups.assign(1, {});
 }
 
-void Warp::run() {
+bool Warp::run() {
+  attempting_ = 0;
+  advanced_ = false;
   while (const Lanes lanes = first_lanes()) run_together(lanes);
-  if (waiting_ == 0) return;
+  if (waiting_ == 0 || attempting_ != 0) return advanced_;
   const int lane = std::countr_zero(waiting_);
   const Instruction& instruction = block_.kernel->code[static_cast<std::size_t>(at_[lane_index(lane)])];
   fail(instruction, lane,
@@ -51,11 +55,38 @@ void Warp::fail_at_barrier() const {
        "not all threads of the block reach this barrier");
 }
 
+void Warp::fail_attempt() const {
+  const int lane = std::countr_zero(attempting_);
+  fail(block_.kernel->code[static_cast<std::size_t>(at_[lane_index(lane)])], lane,
+       "waits for a phase that does not end");
+}
+
+void Warp::begin_product(const Instruction& instruction, const GroupProduct& product) {
+  if ((number_ / 4 + 1) * 4 * warp_size > block_.threads) fail(instruction, 0, "the warp group is not complete");
+  GroupProducts& of_group = products_of_group();
+  if (products_begun_ == of_group.size()) of_group.push_back(product);
+  if (of_group[products_begun_++] != product) fail(instruction, 0, "other warps of the group begin another product");
+}
+
+void Warp::check_products() const {
+  const Instruction& end = block_.kernel->code.back();
+  if (!products_.empty()) fail(end, 0, "a product was not waited for");
+  if (products_begun_ != products_of_group().size()) fail(end, 0, "other warps of the group have begun more products");
+}
+
+void Warp::check_registers(const Instruction& instruction, Lanes lanes) {
+  const auto is_used = [&](int row) { return products_.uses(row); };
+  if (std::any_of(instruction.rows.begin(), instruction.rows.end(), is_used)) {
+    fail(instruction, std::countr_zero(lanes), "accesses a register of a product that was not waited for");
+  }
+  products_.modify(instruction.rows[0]);
+}
+
 Lanes Warp::first_lanes() {
   int first = std::numeric_limits<int>::max();
   first_other_ = first;
   Lanes lanes = 0;
-  for_lanes(~(ended_ | at_barrier_ | waiting_), [&](int lane) {
+  for_lanes(~(ended_ | at_barrier_ | waiting_ | attempting_), [&](int lane) {
     const int at = at_[lane_index(lane)];
     if (at < first) {
       first_other_ = first;
@@ -94,11 +125,20 @@ void Warp::run_together(Lanes lanes) {
     const Instruction& instruction = block_.kernel->code[static_cast<std::size_t>(at)];
     const Lanes active = guarded(instruction, lanes);
     if (instruction.kind == Kind::plain) {
-      if (active != 0) instruction.run(*this, instruction, active);
+      if (active != 0) {
+        if (products_.has_begun()) check_registers(instruction, active);
+        instruction.run(*this, instruction, active);
+      }
+      advanced_ = true;
       ++at;
     } else if (instruction.kind == Kind::branch && active == lanes) {
       at = instruction.target;
+    } else if (instruction.kind == Kind::attempt) {
+      go_to(lanes, at);
+      attempt(instruction, lanes, active);
+      return;
     } else {
+      advanced_ = true;
       go_to(lanes, at + 1);
       if (active == 0) {
         ++at;
@@ -123,6 +163,18 @@ void Warp::run_together(Lanes lanes) {
     }
   } while (at < first_other_);
   go_to(lanes, at);
+}
+
+void Warp::attempt(const Instruction& instruction, Lanes lanes, Lanes active) {
+  const int at = at_[lane_index(std::countr_zero(lanes))];
+  if (active != 0) instruction.run(*this, instruction, active);
+  Lanes failed = 0;
+  for_lanes(active, [&](int lane) {
+    if ((row(instruction.rows[0])[lane] & 1) == 0) failed |= Lanes{1} << lane;
+  });
+  attempting_ |= failed;
+  if (failed != lanes) advanced_ = true;
+  go_to(lanes & ~failed, at + 1);
 }
 
 void Warp::meet(const Instruction& instruction, Lanes lanes) {
@@ -218,8 +270,15 @@ void run_block(std::deque<Warp>& warps, SharedMemory& shared) {
   shared.reset();
   for (Warp& warp : warps) warp.reset();
   while (true) {
-    for (Warp& warp : warps) warp.run();
-    if (std::all_of(warps.begin(), warps.end(), [](const Warp& warp) { return warp.has_ended(); })) return;
+    bool advanced = false;
+    for (Warp& warp : warps) advanced |= warp.run();
+    if (std::all_of(warps.begin(), warps.end(), [](const Warp& warp) { return warp.has_ended(); })) break;
+    const auto attempting =
+        std::find_if(warps.begin(), warps.end(), [](const Warp& warp) { return warp.is_attempting(); });
+    if (attempting != warps.end()) {
+      if (!advanced) attempting->fail_attempt();
+      continue;
+    }
     for (const Warp& warp : warps) {
       if (!warp.is_at_barrier() && !warp.has_ended()) warp.fail_at_barrier();
     }
@@ -231,6 +290,7 @@ void run_block(std::deque<Warp>& warps, SharedMemory& shared) {
     for (Warp& warp : warps) warp.pass_barrier();
     shared.pass_block_barrier();
   }
+  for (const Warp& warp : warps) warp.check_products();
 }
 
 }  // namespace
@@ -241,10 +301,14 @@ void run(const Kernel& kernel, const Launch& launch, const Regions& regions) {
                                launch.threads, kernel.max_threads));
   }
   SharedMemory shared(kernel.shared_bytes + launch.shared_bytes, launch.threads);
-  BlockState block{&kernel, &launch.parameters, &regions, &shared, 0, launch.blocks, launch.threads};
+  std::vector<GroupProducts> products(static_cast<std::size_t>(launch.threads / warp_size / 4 + 1));
+  BlockState block{&kernel, &launch.parameters, &regions, &shared, &products, 0, launch.blocks, launch.threads};
   std::deque<Warp> warps;
   for (int warp = 0; warp < launch.threads / warp_size; ++warp) warps.emplace_back(block, warp);
-  for (; block.number < launch.blocks; ++block.number) run_block(warps, shared);
+  for (; block.number < launch.blocks; ++block.number) {
+    for (GroupProducts& of_group : products) of_group.clear();
+    run_block(warps, shared);
+  }
 }
 
 std::vector<std::byte> pack_parameters(const Kernel& kernel, std::span<const void* const> arguments) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 
+#include "tests/ptx/group_products.hpp"
 #include "tests/ptx/instruction.hpp"
 #include "tests/ptx/shared_memory.hpp"
 
@@ -28,7 +29,8 @@ struct BlockState {
   const std::vector<std::byte>* parameters;
   const Regions* regions;
   SharedMemory* shared;
-  unsigned number, count;  ///< index of the block, number of blocks
+  std::vector<GroupProducts>* products;  ///< by warp group
+  unsigned number, count;                ///< index of the block, number of blocks
   int threads;
 };
 
@@ -42,14 +44,19 @@ class Warp {
 
   /// Prepares it for the block's next number.
   void reset();
-  /// Runs until all lanes have ended or wait at a barrier of the block. Throws PtxError, which names kernel, block,
-  /// thread, line and instruction.
-  void run();
+  /// Runs until all lanes have ended or wait for other warps. Returns whether it has executed anything; if not, it
+  /// waits for other warps. Throws PtxError, which names kernel, block, thread, line and instruction.
+  bool run();
   bool has_ended() const { return ended_ == all_lanes; }
   bool is_at_barrier() const { return at_barrier_ == all_lanes; }
   void pass_barrier();
   /// Throws PtxError for lanes at a barrier that the other threads of the block do not reach.
   [[noreturn]] void fail_at_barrier() const;
+  bool is_attempting() const { return attempting_ != 0; }
+  /// Throws PtxError for lanes that wait for a phase of an mbarrier which does not end.
+  [[noreturn]] void fail_attempt() const;
+  /// Throws PtxError unless the warp has begun the products of its group, and waited for them.
+  void check_products() const;
 
   // For operations.
 
@@ -61,6 +68,10 @@ class Warp {
   std::byte* memory(const Instruction& instruction, Space space, int address, int lane, std::size_t size_bytes,
                     Access access);
   [[noreturn]] void fail(const Instruction& instruction, int lane, const std::string& reason) const;
+
+  PendingProducts& products() { return products_; }
+  /// Notes a product. Throws PtxError if another warp of the group has begun a different one.
+  void begin_product(const Instruction& instruction, const GroupProduct& product);
 
   /// An asynchronous copy of a lane; `from` is null for zeros.
   struct Copy {
@@ -78,6 +89,11 @@ class Warp {
   /// The running lanes at the first instruction that any of them has reached.
   Lanes first_lanes();
   void run_together(Lanes lanes);
+  /// Fails if the instruction accesses a register of a product under way, and notes which register it writes.
+  void check_registers(const Instruction& instruction, Lanes lanes);
+  GroupProducts& products_of_group() const { return (*block_.products)[static_cast<std::size_t>(number_ / 4)]; }
+  /// Executes an attempt of the `active` of these lanes, which are at it.
+  void attempt(const Instruction& instruction, Lanes lanes, Lanes active);
   /// Executes a collective operation, or lets the lanes wait for the others.
   void meet(const Instruction& instruction, Lanes lanes);
   Lanes guarded(const Instruction& instruction, Lanes lanes);
@@ -90,11 +106,14 @@ class Warp {
   int number_;
   std::vector<std::uint64_t> registers_;
   std::vector<std::byte> local_;
-  std::array<int, warp_size> at_{};                 // instruction of each lane
-  int first_other_ = 0;                             // first instruction of the running lanes that do not advance
-  Lanes ended_ = 0, at_barrier_ = 0, waiting_ = 0;  // the rest runs
-  Region region_;                                   // allocation of the latest access
-  std::array<std::deque<std::vector<Copy>>, warp_size> groups_;  // the last is not committed
+  std::array<int, warp_size> at_{};  // instruction of each lane
+  int first_other_ = 0;              // first instruction of the running lanes that do not advance
+  Lanes ended_ = 0, at_barrier_ = 0, waiting_ = 0, attempting_ = 0;  // the rest runs
+  bool advanced_ = false;                                            // since the begin of `run`
+  Region region_;                                                    // allocation of the latest access
+  std::array<std::deque<std::vector<Copy>>, warp_size> groups_;      // the last is not committed
+  PendingProducts products_;
+  std::size_t products_begun_ = 0;  // number of the group's products that this warp has begun
 };
 
 struct Launch {
@@ -107,7 +126,7 @@ struct Launch {
 
 /// Runs the blocks of a kernel one after the other, on the calling thread. Global memory is the host's; `regions` gives
 /// the part that the kernel may access. Throws PtxError for accesses elsewhere, races in shared memory, barriers that
-/// some threads do not reach, and more threads than the kernel was compiled for.
+/// some threads do not reach, phases that do not end, and more threads than the kernel was compiled for.
 void run(const Kernel& kernel, const Launch& launch, const Regions& regions);
 
 /// Packs arguments, given by address, as the parameters of a kernel.

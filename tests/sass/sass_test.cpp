@@ -65,7 +65,7 @@ const std::string tile_line = "f_kernel<*16> threads=128 blocks=2 copies=2 hmma=
 
 TEST(Disassembly, HasTheKernelsOfOneArchitecture) {
   std::istringstream resources(resource_text(99, 8, "sm_80") + resource_text(40, 16));
-  EXPECT_EQ(architecture_of(resources), "sm_90");
+  EXPECT_THAT(architectures_of(resources), ElementsAre("sm_90"));
   std::istringstream again(resources.str()), code(code_text({"NOP", "EXIT"}, "sm_80") + code_text(copy_kernel));
   const std::vector<Kernel> kernels = read_kernels(again, code, "sm_90");
   ASSERT_EQ(kernels.size(), 1);
@@ -80,7 +80,9 @@ TEST(Disassembly, HasTheKernelsOfOneArchitecture) {
 
 TEST(Disassembly, UnknownSyntaxIsAnError) {
   std::istringstream only_ampere(resource_text(32, 0, "sm_80"));
-  EXPECT_EQ(architecture_of(only_ampere), "");
+  EXPECT_THAT(architectures_of(only_ampere), IsEmpty());
+  std::istringstream both(resource_text(32, 0, "sm_90a") + resource_text(32, 0));
+  EXPECT_THAT(architectures_of(both), ElementsAre("sm_90", "sm_90a"));
   EXPECT_THROW(kernels_of({}), DisassemblyError);
   std::istringstream resources(resource_text(32, 0)), nothing("");
   EXPECT_THROW(read_kernels(resources, nothing, "sm_90"), DisassemblyError);
@@ -174,6 +176,25 @@ TEST(Gates, FindTooManyOrTooFewMatrixInstructions) {
   EXPECT_THAT(faults_of(tile_line, kernels_of(fewer)), ElementsAre(HasSubstr("1 HMMA a tile")));
   EXPECT_THAT(faults_of("f_kernel<*16> threads=128 blocks=2\n", kernels_of(tile_kernel)),
               ElementsAre(HasSubstr("2 products of tensor cores")));
+}
+
+TEST(Gates, CountProductsOfWarpGroupsInTheirLoop) {
+  // 0x00 to 0x30 copies, 0x40 to 0x70 multiplies.
+  Lines groups{"@!P1 BRA 0x40",
+               "LDGSTS.E.BYPASS.128 [R19], desc[UR10][R8.64]",
+               "@P0 BRA 0x0",
+               "EXIT",
+               "WARPGROUP.ARRIVE",
+               "HGMMA.64x64x16.F32.BF16 R24, R124, gdesc[UR16], RZ, !UPT",
+               "WARPGROUP.DEPBAR.LE gsb0, 0x0",
+               "@P0 BRA 0x40",
+               "EXIT"};
+  const std::string line = "f_kernel<*16> threads=128 blocks=2 copies=1 hgmma=1 tile=4 dropout=4\n";
+  EXPECT_THAT(faults_of(line, kernels_of(groups)), IsEmpty());
+  groups[4] = groups[5];
+  EXPECT_THAT(faults_of(line, kernels_of(groups)), ElementsAre(HasSubstr("2 HGMMA a tile")));
+  EXPECT_THAT(faults_of("f_kernel<*16> threads=128 blocks=2\n", kernels_of(groups)),
+              ElementsAre(HasSubstr("2 products of warp groups")));
 }
 
 TEST(Gates, FindTilesWithMoreInstructions) {

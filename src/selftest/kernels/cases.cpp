@@ -317,6 +317,16 @@ std::vector<Case> attention_cases(const Extents& e) {
           attention(e, {" causal grouped biases", true, false, false, false, false, false, true})};
 }
 
+std::vector<Case> warp_group_cases() {
+  std::vector<Case> cases;
+  for (const std::int64_t d : {64, 96, 128}) {
+    // Two blocks of queries, and more tiles of keys than stages in shared memory.
+    cases.push_back(attention({.s = 270, .b = 1, .heads = 1, .kv_heads = 1, .d = d},
+                              {" by warp groups, causal dropout", true, false, true}));
+  }
+  return cases;
+}
+
 std::vector<Case> rotary_cases(const Extents& e) {
   return {rotate(e, Rotation::forward), rotate(e, Rotation::backward), rotate(e, Rotation::forward, true)};
 }

@@ -1,7 +1,9 @@
 #include "src/selftest/kernels/kernel_check.hpp"
 
+#include <algorithm>
 #include <cmath>
 
+#include "src/backend/kernels/warp_groups.hpp"
 #include "src/tensor/dtype.hpp"
 
 namespace trireme::selftest {
@@ -110,6 +112,15 @@ std::vector<Result> Comparison::run(const Case& test) const {
   return results;
 }
 
+std::vector<Result> Comparison::run_warp_groups() const {
+  AttentionKernels& attention = backend.attention();
+  std::vector<Result> results;
+  if (size_of(dtype) > 2 || !use_warp_groups(attention, true)) return results;
+  for (const Case& test : warp_group_cases()) results.push_back(run(test).front());
+  use_warp_groups(attention, false);
+  return results;
+}
+
 Check kernel_check(const Family& family, CaseSizes sizes, const std::vector<DType>& types) {
   const auto run = [=](Context& context) {
     std::vector<Result> results;
@@ -120,16 +131,20 @@ Check kernel_check(const Family& family, CaseSizes sizes, const std::vector<DTyp
     for (const DType dtype : types) {
       Comparison comparison{context.backend, context.reference, dtype, context.allow_tf32 && family.is_product()};
       if (family.is_product()) comparison.forms = {EpilogueForm::chosen, EpilogueForm::fused, EpilogueForm::separate};
+      const auto add = [&](Result result) {
+        result.check = fmt::format("{} {}", family.name, name_of(dtype));
+        results.push_back(std::move(result));
+      };
       for (const Case& test : cases) {
         const std::vector<Result> forms = comparison.run(test);
         for (Result result : forms) {
           if (!result.passed && comparison.is_right_in_parts(forms)) {
             result.detail += "; right where the epilogue is not fused";
           }
-          result.check = fmt::format("{} {}", family.name, name_of(dtype));
-          results.push_back(std::move(result));
+          add(std::move(result));
         }
       }
+      if (family.is_attention()) std::ranges::for_each(comparison.run_warp_groups(), add);
     }
     return results;
   };

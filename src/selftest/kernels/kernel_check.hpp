@@ -17,6 +17,7 @@ struct Family {
   std::vector<Case> (*cases)(const Extents&);
   /// Returns whether these are products, of which the backend may fuse several steps.
   bool is_product() const { return cases == gemm_cases; }
+  bool is_attention() const { return cases == attention_cases; }
 };
 
 inline constexpr Family families[] = {{"gemm", gemm_cases},           {"norm", norm_cases},
@@ -44,6 +45,9 @@ struct Comparison {
   /// Returns a result for each form that the backend has for this case, in order; at least one. An epilogue that the
   /// library does not fuse has no result of the later forms. Its item names the form.
   std::vector<Result> run(const Case& test) const;
+  /// Returns the results of attention by products of warp groups, and leaves these unused; none if the device or the
+  /// type has none.
+  std::vector<Result> run_warp_groups() const;
   /// Returns whether there are results of all forms, and that with a separate epilogue is right. `separate` is the last
   /// of the forms.
   bool is_right_in_parts(const std::vector<Result>& results) const {

@@ -97,6 +97,8 @@ struct Extents {
 std::vector<Case> gemm_cases(const Extents& e);
 std::vector<Case> norm_cases(const Extents& e);
 std::vector<Case> attention_cases(const Extents& e);
+/// Attention of the sizes for which there are products of warp groups.
+std::vector<Case> warp_group_cases();
 std::vector<Case> elementwise_cases(const Extents& e);
 std::vector<Case> embedding_cases(const Extents& e);
 std::vector<Case> cross_entropy_cases(const Extents& e);

@@ -28,6 +28,7 @@ void add_float_operations(OperationTable& table);
 void add_conversions(OperationTable& table);
 void add_memory_operations(OperationTable& table);
 void add_warp_operations(OperationTable& table);
+void add_warp_group_operations(OperationTable& table);
 
 // Operations that do the same for each lane, made from functions of the operands' values.
 

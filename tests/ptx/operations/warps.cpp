@@ -115,7 +115,7 @@ const OperationTable& operations() {
   static const OperationTable table = [] {
     OperationTable filled;
     for (const auto add : {add_integer_operations, add_bit_operations, add_float_operations, add_conversions,
-                           add_memory_operations, add_warp_operations}) {
+                           add_memory_operations, add_warp_operations, add_warp_group_operations}) {
       add(filled);
     }
     return filled;

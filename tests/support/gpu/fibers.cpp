@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -45,7 +46,7 @@ class Meeting {
   char arrived_[2], passed_[2];
 };
 
-enum class State { ready, at_barrier, in_warp, ended };
+enum class State { ready, at_barrier, at_phase, in_collective, ended };
 
 /// Copy of sixteen bytes to shared memory that is in flight; zeros where the source is null.
 struct Copy {
@@ -67,6 +68,11 @@ struct Fiber {
   State state = State::ended;
   std::source_location where;
   void* argument = nullptr;
+  const PhaseBarrier* barrier = nullptr;  // whose phase it waits for
+  unsigned phase = 0;
+  bool may_run() const {
+    return state == State::ready || (state == State::at_phase && barrier->phase % 2 != phase % 2);
+  }
 };
 
 struct SharedPiece {
@@ -132,27 +138,41 @@ class Machine {
     barrier_.pass();
   }
 
-  void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where) {
-    const unsigned first = threadIdx.x / warp_size * warp_size;
-    Fiber* warp = &fibers_[first];
+  void collective(unsigned threads, void* argument, void (*combine)(Arguments), const std::source_location& where) {
+    const unsigned first = threadIdx.x / threads * threads;
+    const std::span<Fiber> all(&fibers_[first], threads);
     Meeting& meeting = meetings_[first / warp_size];
-    warp[threadIdx.x - first].argument = argument;
+    all[threadIdx.x - first].argument = argument;
     meeting.arrive();
-    for (int lane = 0; lane < warp_size; ++lane) {
-      const bool self = first + lane == threadIdx.x;
-      if (!self && (warp[lane].state != State::in_warp || !same(warp[lane].where, where))) {
-        wait(State::in_warp, where);
+    for (unsigned i = 0; i < threads; ++i) {
+      const bool self = first + i == threadIdx.x;
+      if (!self && (all[i].state != State::in_collective || !same(all[i].where, where))) {
+        wait(State::in_collective, where);
         return meeting.pass();
       }
     }
-    void* arguments[warp_size];
-    for (int lane = 0; lane < warp_size; ++lane) {
-      arguments[lane] = warp[lane].argument;
-      warp[lane].state = State::ready;
+    std::array<void*, 1024> arguments;
+    for (unsigned i = 0; i < threads; ++i) {
+      arguments[i] = all[i].argument;
+      all[i].state = State::ready;
     }
     meeting.gather();
-    combine(arguments);
+    combine({arguments.data(), threads});
     meeting.open();
+  }
+
+  void arrive(PhaseBarrier& barrier) {
+    released(&barrier);
+    if (--barrier.missing > 0) return;
+    barrier.missing = barrier.arrivals;
+    ++barrier.phase;
+  }
+  void wait_for_phase(PhaseBarrier& barrier, unsigned phase, const std::source_location& where) {
+    Fiber& fiber = fibers_[threadIdx.x];
+    fiber.barrier = &barrier;
+    fiber.phase = phase;
+    wait(State::at_phase, where);
+    acquired(&barrier);
   }
 
   void* shared(const void* owner, std::size_t size_bytes) {
@@ -224,7 +244,8 @@ class Machine {
     for (;;) {
       bool ran = false;
       for (const unsigned thread : order) {
-        if (fibers_[thread].state != State::ready) continue;
+        if (!fibers_[thread].may_run()) continue;
+        fibers_[thread].state = State::ready;
         threadIdx.x = thread;
         fibers_[thread].context.enter(host_);
         if (fault_) {
@@ -255,7 +276,10 @@ class Machine {
     const auto state_of = [&](unsigned thread) {
       const Fiber& fiber = fibers_[thread];
       if (fiber.state == State::ended) return std::string("have ended");
-      return fmt::format("wait at {} for the {}", line(fiber.where), fiber.state == State::in_warp ? "warp" : "block");
+      const char* what = fiber.state == State::at_phase        ? "end of a phase"
+                         : fiber.state == State::in_collective ? "warp"
+                                                               : "block";
+      return fmt::format("wait at {} for the {}", line(fiber.where), what);
     };
     for (unsigned begin = 0, end = 0; begin < blockDim.x; begin = end) {
       while (end < blockDim.x && state_of(end) == state_of(begin)) ++end;
@@ -311,8 +335,12 @@ void start(Stream& stream, const Launch& launch, std::function<void()> body) {
   if (!the_starter) return run(launch, body);
   the_starter(stream, launch, [launch, body = std::move(body)] { run(launch, body); });
 }
-void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where) {
-  machine.warp_collective(argument, combine, where);
+void collective(unsigned threads, void* argument, void (*combine)(Arguments), const std::source_location& where) {
+  machine.collective(threads, argument, combine, where);
+}
+void arrive(PhaseBarrier& barrier) { machine.arrive(barrier); }
+void wait_for_phase(PhaseBarrier& barrier, unsigned phase, const std::source_location& where) {
+  machine.wait_for_phase(barrier, phase, where);
 }
 void block_barrier(const std::source_location& where) { machine.block_barrier(where); }
 void check_alignment(const void* address, const std::source_location& where) {

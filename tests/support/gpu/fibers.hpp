@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <source_location>
+#include <span>
 
 #include "cuda/gpu/launch.hpp"
 
@@ -42,12 +43,25 @@ void set_starter(Starter starter);
 /// Starts `body` as every thread of every block.
 void start(Stream& stream, const Launch& launch, std::function<void()> body);
 
-/// Arguments that `combine` reads and writes: one of each lane of the warp, in lane order.
-using Arguments = void* const (&)[warp_size];
-/// An operation of all lanes of a warp together: the last to arrive calls `combine` for all.
-void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where);
+/// Arguments that `combine` reads and writes: one of each thread of a warp or a warp group, in order.
+using Arguments = std::span<void* const>;
+/// An operation of `threads` threads together, from a multiple of as many on: the last to arrive calls `combine` for
+/// all.
+void collective(unsigned threads, void* argument, void (*combine)(Arguments), const std::source_location& where);
+inline void warp_collective(void* argument, void (*combine)(Arguments), const std::source_location& where) {
+  collective(warp_size, argument, combine, where);
+}
 
 void block_barrier(const std::source_location& where);
+
+/// Barrier in shared memory whose phases end with the last of their arrivals.
+struct PhaseBarrier {
+  std::uint16_t arrivals, missing;
+  std::uint32_t phase;
+};
+void arrive(PhaseBarrier& barrier);
+/// Waits for the end of `phase`, the current one or that before.
+void wait_for_phase(PhaseBarrier& barrier, unsigned phase, const std::source_location& where);
 
 /// Throws std::logic_error unless the address is a multiple of 16, as accesses of 16 bytes require.
 void check_alignment(const void* address, const std::source_location& where);
