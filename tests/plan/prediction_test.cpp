@@ -69,6 +69,11 @@ TEST(StepPrediction, ExposesFourAllReducesPerLayerOnTwoTensorRanks) {
   const StepPrediction overlapped = predict_step(cluster, job);
   EXPECT_LT(overlapped.work.of(Traffic::tensor).exposed_ms, 0.7 * p.work.of(Traffic::tensor).exposed_ms);
   EXPECT_LT(overlapped.step_ms, p.step_ms);
+  // Chunks of rows hide most of the rest.
+  job.execution.parallel.row_chunks = 2;
+  const StepPrediction chunked = predict_step(cluster, job);
+  EXPECT_LT(chunked.work.of(Traffic::tensor).exposed_ms, 0.5 * overlapped.work.of(Traffic::tensor).exposed_ms);
+  EXPECT_LT(chunked.step_ms, overlapped.step_ms);
 }
 
 TEST(StepPrediction, OfDataRanksOnInstantLinksIsThatOfOneRank) {

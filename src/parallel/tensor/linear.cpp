@@ -86,8 +86,8 @@ void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x,
     sums.chunks.push_back(context_.sum_chunk(chunk.of(dx), chunk.of(term)));
     if (!context_.overlap) sums.wait(stream);
   }
+  if (input) accumulate(dy, input->all());
   for (int i = 0; i < context_.row_chunks; ++i) {
-    if (input && i + 1 == context_.row_chunks) accumulate(dy, input->all());
     sums.chunks[static_cast<std::size_t>(i)].wait(stream);
     done(context_.chunk(i));
   }

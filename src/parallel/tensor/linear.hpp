@@ -34,8 +34,8 @@ class ColumnParallelLinear {
   /// forward's input, unread with WeightGradient::later.
   void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights) const;
   /// The same with `term`, a result of TensorContext::term_of(dx), for this rank's term. Calls `done` for each chunk of
-  /// dx in order, for all but the last before the products of the weights' gradients. It may overwrite the chunk of
-  /// `term`.
+  /// dx in order, after the products of the weights' gradients, behind which the sums run. It may overwrite the chunk
+  /// of `term`.
   void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights, TensorView term,
                       const std::function<void(RowChunk)>& done) const;
   /// Accumulates the gradients of weights and biases.
