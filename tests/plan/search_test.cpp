@@ -145,6 +145,24 @@ TEST(Candidates, DivideExpertsInANodeOrOverTheMostRanks) {
   EXPECT_EQ(others, (std::set<int>{1, 2, 4, 8, 16}));
 }
 
+TEST(Candidates, CutRowsIntoTheChunksThatTheProgramSupports) {
+  SearchSpace space = space_of(8);
+  const auto chunks_of_rows = [&](int tensor, bool sequence_parallel) {
+    Job job = space.base;
+    job.grid = parallel::ProcessGrid(8, tensor, 1);
+    job.execution.parallel.sequence_parallel = sequence_parallel;
+    std::set<int> chunks = {job.execution.parallel.row_chunks};
+    for (const Job& variant : variants(space, job)) chunks.insert(variant.execution.parallel.row_chunks);
+    return chunks;
+  };
+  space.base.execution.sequence_length = 16;
+  EXPECT_EQ(chunks_of_rows(8, false), (std::set<int>{1, 2, 4}));
+  EXPECT_EQ(chunks_of_rows(8, true), (std::set<int>{1, 2}));  // a tensor rank has two positions
+  EXPECT_EQ(chunks_of_rows(1, false), (std::set<int>{1}));
+  space.row_chunks = 2;
+  EXPECT_EQ(chunks_of_rows(8, false), (std::set<int>{1}));
+}
+
 TEST(Candidates, SplitExpertsOverTheTensorRanksOrKeepThemComplete) {
   SearchSpace space = space_of(16);
   space.base.model.linear_bias = false;
