@@ -30,6 +30,11 @@ bool is_punctuation(char32_t c, utf8proc_category_t category) {
   return ascii || (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO);
 }
 
+std::int32_t id_in(const WordTable& table, std::string_view word) {
+  const char* const end = word.data() + word.size();
+  return table.find({word.data(), end}, end);
+}
+
 }  // namespace
 
 WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
@@ -45,10 +50,6 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
   TRIREME_CHECK(tokens_.size() <= static_cast<std::size_t>(max_vocabulary_size), DataError,
                 "the vocabulary has {} tokens; at most {} are possible", tokens_.size(), max_vocabulary_size);
   starts_ = continuations_ = WordTable(tokens_.size());
-  const auto find = [](const WordTable& table, std::string_view word) {
-    const char* const end = word.data() + word.size();
-    return table.find({word.data(), end}, end);
-  };
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     const std::string_view token = tokens_[i];
     const auto id = static_cast<std::int32_t>(i);
@@ -57,14 +58,14 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
     const bool continues = token.starts_with("##") && token.size() > 2;
     WordTable& pieces = continues ? continuations_ : starts_;
     const std::string_view piece = token.substr(continues ? 2 : 0);
-    const std::int32_t previous = find(pieces, piece);
+    const std::int32_t previous = id_in(pieces, piece);
     TRIREME_CHECK(previous < 0, DataError, "the vocabulary has token '{}' twice, as id {} and id {}",
                   quotation_of(token), previous, id);
     pieces.insert(piece, id);
     max_token_bytes_ = std::max(max_token_bytes_, token.size());
   }
   const auto id_of = [&](const char* token) {
-    const std::int32_t id = find(starts_, token);
+    const std::int32_t id = id_in(starts_, token);
     TRIREME_CHECK(id >= 0, DataError, "the vocabulary has no {}, which BERT's tokenizer needs", token);
     return id;
   };
@@ -87,6 +88,14 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
       classes_[c] = Class::punctuation;
     }
   }
+}
+
+std::vector<std::pair<std::string, std::int32_t>> WordPieceTokenizer::special_names() const {
+  std::vector<std::pair<std::string, std::int32_t>> names;
+  for (const char* name : {"[BOS]", "[CLS]", "[EOS]", "[MASK]", "[PAD]", "[SEP]", "[UNK]"}) {
+    if (const std::int32_t id = id_in(starts_, name); id >= 0) names.emplace_back(name, id);
+  }
+  return names;
 }
 
 void WordPieceTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {

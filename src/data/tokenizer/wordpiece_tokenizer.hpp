@@ -37,13 +37,7 @@ class WordPieceTokenizer final : public Tokenizer {
   std::vector<TextToken> encode_with_offsets(std::string_view text) const;
   /// Returns the pieces, with spaces between words: ids do not determine the original text.
   void decode(std::span<const std::int32_t> ids, std::string& bytes) const override;
-  std::vector<std::pair<std::string, std::int32_t>> special_names() const override {
-    std::vector<std::pair<std::string, std::int32_t>> names;
-    for (const char* name : {"[BOS]", "[CLS]", "[EOS]", "[MASK]", "[PAD]", "[SEP]", "[UNK]"}) {
-      names.emplace_back(name, starts_.at(name));
-    }
-    return names;
-  }
+  std::vector<std::pair<std::string, std::int32_t>> special_names() const override;
 
  private:
   /// Printable ASCII lines: a title; the number of tokens, whether text is brought to lower case and, unless it is
