@@ -127,6 +127,7 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
       executor_(backend, *communicators.pipeline, running_stage(),
                 exchange_of(shard_, communicators, execution.parallel)) {
   if (execution.cuda_graphs) parameters_.sums().defer_none();
+  parameters_.clear_gradients(backend);  // takes the memory of its table now
 }
 
 void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode, bool as_graphs) {
