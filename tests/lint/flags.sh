@@ -15,10 +15,10 @@ for folder in src cuda mpi io; do [ -d "$folder" ] && folders+=("$folder"); done
 mapfile -t files < <(find "${folders[@]}" -path src/app/commands/megatron -prune -o -regex '.*\.\(cpp\|hpp\|cu\|cuh\)' -print | sort)
 [ ${#files[@]} -gt 0 ] && [ -d src/app ] || { echo "no source files, or no src/app, under $PWD"; exit 1; }
 
-# The names of options, as fields: the first argument of add, add_flag and add_choice, and column `option` of the rows.
+# The names of options, as fields: the first argument of add, add_flag, add_choice and add_optional, and column `option` of the rows.
 names=$({
   find src/app -name '*.cpp' -o -name '*.hpp' | xargs cat |
-    grep -zoP '[.>]add(_flag|_choice)?(<[^;(]*>)?\(\s*"\K[a-z0-9,_-]+' | tr '\0,' '\n\n'
+    grep -zoP '[.>]add(_flag|_choice|_optional)?(<[^;(]*>)?\(\s*"\K[a-z0-9,_-]+' | tr '\0,' '\n\n'
   [ ! -f "$rows" ] || sed -nE 's/.*\.option = "([a-z0-9-]+).*/\1/p' "$rows"
 } | tr - _ | sort -u)
 [ -n "$names" ] || { echo "src/app declares no options"; exit 1; }

@@ -125,6 +125,12 @@ TEST(Remedies, OfGridsLeadToARun) {
         "--disable-bias-linear --num-experts 4 --moe-shared-expert-overlap --moe-shared-expert-intermediate-size 8"},
        {"--recompute-modules moe: the model has no experts. Leave it out",
         "--recompute-granularity selective --recompute-modules moe", "--recompute-granularity selective"},
+       {"with --sequence-parallel needs --expert-tensor-parallel-size equal to --tensor-model-parallel-size",
+        "--disable-bias-linear --num-experts 4 --tp 2 --expert-tensor-parallel-size 1 --sequence-parallel "
+        "--tp-comm-overlap-chunks 2",
+        "--disable-bias-linear --num-experts 4 --tp 2 --expert-tensor-parallel-size 2 --sequence-parallel "
+        "--tp-comm-overlap-chunks 2",
+        2},
        {"--variable-seq-lengths needs --expert-tensor-parallel-size equal to --tensor-model-parallel-size",
         "--disable-bias-linear --num-experts 4 --tp 2 --expert-tensor-parallel-size 1 --variable-seq-lengths",
         "--disable-bias-linear --num-experts 4 --tp 2 --expert-tensor-parallel-size 2 --variable-seq-lengths", 2},
