@@ -27,6 +27,7 @@ class Trireme(CMakePackage, CudaPackage):
     depends_on("xxhash")
     depends_on("bzip2")
     depends_on("oniguruma")
+    depends_on("simdjson")
     depends_on("utf8proc+shared")  # the static one is not position-independent
     depends_on("xz")
     depends_on("zlib-api")
