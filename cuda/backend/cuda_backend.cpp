@@ -113,6 +113,9 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
 
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(device_); }
+  std::unique_ptr<Stream> make_background_stream() override {
+    return std::make_unique<CudaStream>(device_, CudaStream::Priority::low);
+  }
 
   bool memory_is_host() const override { return false; }
   Allocator& host_memory() override { return *pinned_; }

@@ -1,5 +1,7 @@
 #include "cuda/runtime/stream.hpp"
 
+#include <algorithm>
+
 #include "src/base/check.hpp"
 
 namespace trireme::cuda {
@@ -36,10 +38,12 @@ CudaStream::CudaStream(std::shared_ptr<Device> device, Priority priority) : devi
   int lowest = 0;
   int highest = 0;
   device_->check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+  // Numbers fall with priority: from 0, the lowest, to -5 on GPUs since Volta.
+  const int number = priority == Priority::high  ? highest
+                     : priority == Priority::low ? lowest
+                                                 : std::max(lowest - 1, highest);
   cudaStream_t stream = nullptr;
-  device_->check(
-      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::high ? highest : lowest),
-      "cudaStreamCreateWithPriority");
+  device_->check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, number), "cudaStreamCreateWithPriority");
   stream_.reset(stream);
 }
 

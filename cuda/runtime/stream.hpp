@@ -39,7 +39,8 @@ class CudaTimedEvent final : public TimedEvent {
 /// A CUDA stream of this rank's GPU.
 class CudaStream final : public Stream {
  public:
-  enum class Priority { normal, high };
+  /// Blocks of kernels that wait for multiprocessors start in this order.
+  enum class Priority { low, normal, high };
   explicit CudaStream(std::shared_ptr<Device> device, Priority priority = Priority::normal);
 
   std::unique_ptr<Event> record() override;

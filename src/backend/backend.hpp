@@ -73,6 +73,8 @@ class Backend : public Allocator {
   /// The stream on which a rank computes.
   virtual Stream& compute_stream() = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  /// A stream for kernels that use what the compute stream's leave free.
+  virtual std::unique_ptr<Stream> make_background_stream() { return make_stream(); }
 
   /// Returns whether its memory is host memory. Tensors may then be read and written there whenever the stream is
   /// synchronized.

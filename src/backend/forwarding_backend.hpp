@@ -16,6 +16,7 @@ class ForwardingBackend : public Backend, protected CallObserver {
   bool supports(Capability capability) const override { return inner_.supports(capability); }
   Stream& compute_stream() override { return inner_.compute_stream(); }
   std::unique_ptr<Stream> make_stream() override { return inner_.make_stream(); }
+  std::unique_ptr<Stream> make_background_stream() override { return inner_.make_background_stream(); }
   bool memory_is_host() const override { return inner_.memory_is_host(); }
   Allocator& host_memory() override { return inner_.host_memory(); }
   void release_host_memory() override { inner_.release_host_memory(); }

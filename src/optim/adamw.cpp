@@ -48,7 +48,7 @@ void AdamW::update(Backend& backend, const AdamWOptions& options, const Update& 
   step.epsilon = options.epsilon;
   step.update = update.number;
   step.gradient_scale = update.gradient_scale;
-  backend.optimizer().adamw(backend.compute_stream(), step, ranges, arrays.gradients, arrays.masters, arrays.moments[0],
+  backend.optimizer().adamw(update.stream, step, ranges, arrays.gradients, arrays.masters, arrays.moments[0],
                             arrays.moments[1], arrays.rounded);
 }
 

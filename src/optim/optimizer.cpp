@@ -122,8 +122,10 @@ void Optimizer::restore(std::int64_t updates) {
   }
 }
 
-void Optimizer::step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated) {
-  const Update update{table_of(rates), gradient_scale, ++updates_};
+void Optimizer::step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated,
+                     Stream* stream) {
+  const Update update{table_of(rates), gradient_scale, ++updates_,
+                      stream == nullptr ? backend_.compute_stream() : *stream};
   for (std::size_t bucket = parameters_.layout().buckets().size(); bucket-- > 0;) {
     update_bucket(bucket, update);
     update_matrices(update, bucket);

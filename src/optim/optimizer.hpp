@@ -36,8 +36,11 @@ class Optimizer {
   Optimizer& operator=(Optimizer&&) = delete;
 
   /// Updates the shard from its reduced gradients times `gradient_scale`, bucket by bucket in the order in which a
-  /// forward uses them. Calls `updated` after each bucket.
-  void step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated = {});
+  /// forward uses them, on `stream`; null: on the compute stream. Calls `updated` after each bucket.
+  void step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated = {},
+            Stream* stream = nullptr);
+  /// Returns whether `step` may run on another stream than the one that computes.
+  bool runs_beside() const { return is_matrix_ == nullptr; }
   /// Updates done.
   std::int64_t updates() const { return updates_; }
 
@@ -60,6 +63,7 @@ class Optimizer {
     UpdateRateTable rates;  ///< by rates_of
     double gradient_scale = 1;
     std::int64_t number = 1;  ///< from 1
+    Stream& stream;
   };
   /// Arrays of an update.
   struct Arrays {

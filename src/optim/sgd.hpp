@@ -25,8 +25,8 @@ class Sgd final : public Optimizer {
  private:
   void update_ranges(const Update& update, const UpdateRanges& ranges, const Arrays& arrays) override {
     const SgdStep step{.rates = update.rates, .momentum = options_.momentum, .gradient_scale = update.gradient_scale};
-    backend().optimizer().sgd(backend().compute_stream(), step, ranges, arrays.gradients, arrays.masters,
-                              arrays.moments[0], arrays.rounded);
+    backend().optimizer().sgd(update.stream, step, ranges, arrays.gradients, arrays.masters, arrays.moments[0],
+                              arrays.rounded);
   }
 
   SgdOptions options_;

@@ -43,6 +43,7 @@ void CheckpointWriter::save() {
   failed_ = false;
   checkpoint::RunDescription description{.step = step_, .attributes = attributes_, .blobs = blobs_};
   description.attributes.merge(trainer_.state_attributes());
+  trainer_.await_update();
   if (!writers_) {
     state_.fetch();
     attempt(step_, [&] { write(world_, description); });

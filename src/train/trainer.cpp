@@ -37,6 +37,21 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
   GuardOptions guards = options.guards;
   if (options.loss_scale.dynamic) guards.check_for_nan = false;
   if (guards.check_for_nan || guards.spiky_loss_factor > 0) guard_.emplace(model, guards);
+  // A graph of a whole forward cannot wait for its layers one by one.
+  const ExecutionConfig& execution = model.execution();
+  if (execution.parallel.data_parallel.updates_beside_forward() && !execution.cuda_graphs &&
+      optimizer_->runs_beside()) {
+    update_stream_ = model.backend().make_background_stream();
+  }
+}
+
+Trainer::~Trainer() {
+  if (!update_stream_) return;
+  try {
+    update_stream_->synchronize();  // before the memory of the update is freed
+  } catch (const Error&) {
+    // No one reads the results after this point.
+  }
 }
 
 void Trainer::start() {
@@ -254,10 +269,15 @@ void Trainer::update_parameters(TrainRecord& record) {
     model_.stage().set_balance_loads(balance_loads_);
   }
   if (router_biases_) router_biases_->update(expert_loads_, [this](std::size_t i) { return masters_of(i); });
-  optimizer_->step(rates, clip / record.loss_scale,
-                   [&](std::size_t bucket) { model_.data_parallel().start_gather(bucket); });
+  Stream& compute = model_.backend().compute_stream();
+  Stream& stream = update_stream_ ? *update_stream_ : compute;
+  if (update_stream_) stream.wait(*compute.record());
+  optimizer_->step(
+      rates, clip / record.loss_scale, [&](std::size_t bucket) { model_.data_parallel().start_gather(bucket, stream); },
+      &stream);
   model_.data_parallel().finish_gather();
   if (observations_.params_norm) {
+    await_update();
     record.params_norm =
         optim::parameter_norm(model_.backend(), model_.parameters(), *optimizer_, model_.gradient_groups(), norm_sum_);
   }
@@ -328,6 +348,7 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
 }
 
 std::vector<checkpoint::StateTensor> Trainer::state_tensors(OptimizerState optimizer) {
+  await_update();
   std::vector<checkpoint::StateTensor> tensors;
   for (std::size_t i = 0; i < model_.parameters().parameters().size(); ++i) {
     for (const optim::Optimizer::State& state : optimizer_->state(i)) {
@@ -345,6 +366,7 @@ Attributes Trainer::state_attributes() const {
 void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
   const SavedState saved = state_from(attributes);
   const bool kept = optimizer == OptimizerState::kept;
+  await_update();
   progress_ = saved.progress;
   optimizer_->restore(kept ? saved.updates : 0);
   if (model_.config().experts.balances_by(model::BalanceLoss::global)) {

@@ -26,12 +26,18 @@ namespace trireme::train {
 class Trainer {
  public:
   Trainer(ParallelModel& model, const TrainOptions& options);
+  ~Trainer();
+  Trainer& operator=(Trainer&&) = delete;
 
   /// One iteration on the next global batch of `samples`: gradients, clipping, update. If a gradient or the loss is not
   /// finite, StepGuard::check runs the step again and throws. With a dynamic loss scale, or without
   /// GuardOptions::check_for_nan, the update is skipped instead. Throws NumericalError after too many skipped updates
-  /// in a row; those at a dynamic loss scale that can be lowered do not count.
+  /// in a row; those at a dynamic loss scale that can be lowered do not count. Unless steps run as graphs, the update
+  /// may run beside the next forward: see await_update.
   TrainRecord step(const data::SampleSource& samples);
+  /// Makes later work on the compute stream wait for the update in flight, for those that read the parameters or the
+  /// optimizer's state other than by a forward.
+  void await_update() { model_.data_parallel().wait_for_parameters(); }
   /// Compares the ranks with the same parameters (ReplicaCheck). Collective.
   void check_replicas();
   /// Mean loss over all labels of the samples [begin, begin + iterations x batches().max_size()) of `samples`, without
@@ -137,6 +143,7 @@ class Trainer {
   std::function<void()> before_update_;
   ExposedCommunication* communication_ = nullptr;
   Observations observations_;
+  std::unique_ptr<Stream> update_stream_;  // null: updates run on the compute stream
 };
 
 }  // namespace trireme::train

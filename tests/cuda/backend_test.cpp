@@ -104,8 +104,11 @@ std::vector<std::vector<std::byte>> state_copied_beside_a_step(bool keeps_order)
   fake_cuda::make_slow_streams(false);
   if (keeps_order) run.trainer.before_update([&] { state.keep_order(); });
   run.step();
+  run.trainer.await_update();
   state.begin_fetch();
   run.step();
+  run.trainer.await_update();
+  run.backend->compute_stream().synchronize();
   EXPECT_EQ(fake_cuda::pending() == 0, keeps_order) << "the update has waited for the copy";
   state.wait();
   std::vector<std::vector<std::byte>> bytes;

@@ -148,7 +148,8 @@ void expect_reference(const DataParallelOptions& options, OptimizerKind kind) {
     }
     const double norm = gradient_norm(*backend, buffer, groups, sum);
     EXPECT_DOUBLE_EQ(norm, reference.update(step));
-    optimizer->step(0.01, 0.5, [&](std::size_t bucket) { data_parallel.start_gather(bucket); });
+    optimizer->step(0.01, 0.5,
+                    [&](std::size_t bucket) { data_parallel.start_gather(bucket, backend->compute_stream()); });
     data_parallel.finish_gather();
   }
   data_parallel.wait_for_parameters();

@@ -89,6 +89,7 @@ struct Layout {
         {"bucket", [&] { shards.bucket_elements = number(); }},
         {"overlap", [&] { shards.overlap_reduce = true; }},
         {"gather", [&] { shards.overlap_gather = true; }},
+        {"prompt-update", [&] { shards.overlap_update = false; }},
         {"selective", [&] { recomputation.granularity = model::RecomputeGranularity::selective; }},
         {"experts",
          [&] {

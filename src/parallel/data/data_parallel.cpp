@@ -26,7 +26,11 @@ void DataParallel::for_each_part(std::size_t unit, const Function& function) {
 }
 
 void DataParallel::begin_step() {
-  buffer_.clear_gradients(backend_);
+  // The update reads the gradients.
+  clears_later_ = true;
+  if (std::ranges::none_of(buckets_, [](const BucketState& state) { return state.update != nullptr; })) {
+    clear_gradients();
+  }
   for (std::vector<PartState>& states : parts_) std::ranges::fill(states, PartState{});
   for (BucketState& state : buckets_) {
     state.units_left = 0;
@@ -37,6 +41,12 @@ void DataParallel::begin_step() {
       for (std::size_t b = unit.first_bucket; b < unit.last_bucket; ++b) ++buckets_[b].units_left;
     }
   }
+}
+
+void DataParallel::clear_gradients() {
+  if (!std::exchange(clears_later_, false)) return;
+  for (BucketState& state : buckets_) wait_for_update(state);
+  buffer_.clear_gradients(backend_);
 }
 
 void DataParallel::start_reduction(std::size_t bucket) {
@@ -55,6 +65,7 @@ void DataParallel::start_reduction(std::size_t bucket) {
 }
 
 void DataParallel::finish_reduction() {
+  clear_gradients();
   Stream& stream = backend_.compute_stream();
   if (shards_gradients()) {
     for (std::size_t group = 0; group < groups_.size(); ++group) {
@@ -74,36 +85,46 @@ void DataParallel::finish_reduction() {
   }
 }
 
-void DataParallel::start_gather(std::size_t bucket) {
+void DataParallel::start_gather(std::size_t bucket, Stream& stream) {
+  BucketState& state = buckets_[bucket];
+  if (&stream != &backend_.compute_stream()) state.update = stream.record();
   if (bounds_of(bucket).shards == 1) return;
-  buckets_[bucket].gather =
-      group_of(bounds_of(bucket))
-          .all_gather(backend_.compute_stream(), buffer_.shard_values(bucket), buffer_.bucket_values(bucket));
+  state.gather =
+      group_of(bounds_of(bucket)).all_gather(stream, buffer_.shard_values(bucket), buffer_.bucket_values(bucket));
 }
 
 void DataParallel::finish_gather() {
-  if (!buffer_.options().overlap_gather) wait_for_parameters();
+  if (buffer_.options().overlap_gather) return;
+  for (BucketState& state : buckets_) state.gather.wait(backend_.compute_stream());
 }
 
 void DataParallel::gather_parameters() {
-  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) start_gather(bucket);
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) start_gather(bucket, backend_.compute_stream());
   wait_for_parameters();
 }
 
+void DataParallel::wait_for_update(BucketState& state) {
+  if (state.update) backend_.compute_stream().wait(*std::exchange(state.update, nullptr));
+}
+
+void DataParallel::wait_for(BucketState& state) {
+  wait_for_update(state);
+  state.gather.wait(backend_.compute_stream());
+}
+
 void DataParallel::wait_for_parameters() {
-  for (BucketState& state : buckets_) state.gather.wait(backend_.compute_stream());
+  for (BucketState& state : buckets_) wait_for(state);
 }
 
 void DataParallel::before_forward(int unit) {
   for_each_part(static_cast<std::size_t>(unit), [&](const Part& part) {
     const ParameterUnit& bounds = bounds_of(part);
-    for (std::size_t b = bounds.first_bucket; b < bounds.last_bucket; ++b) {
-      buckets_[b].gather.wait(backend_.compute_stream());
-    }
+    for (std::size_t b = bounds.first_bucket; b < bounds.last_bucket; ++b) wait_for(buckets_[b]);
   });
 }
 
 void DataParallel::before_backward(int unit) {
+  clear_gradients();
   if (!buffer_.has_work()) return;
   for_each_part(static_cast<std::size_t>(unit), [&](const Part& part) {
     if (state_of(part).open) return;

@@ -19,21 +19,22 @@ class DataParallel final : public ParameterHooks {
   /// `groups` are the gradient groups for whose sizes and ranks the buffer was made. `buffer` must live longer.
   DataParallel(Backend& backend, ParameterBuffer& buffer, std::vector<GradientGroup> groups);
 
-  /// Clears the gradients. With `overlap_reduce` the reduction of a bucket starts after the last backward of all its
-  /// units.
+  /// Clears the gradients; during an update on another stream, before the first backward instead. With `overlap_reduce`
+  /// the reduction of a bucket starts after the last backward of all its units.
   void begin_step();
   /// Completes the reduction: afterwards shard_gradients of the buffer are the sums over group and micro-batches.
   void finish_reduction();
-  /// Gathers all shards of a bucket on every rank, after the update of its shard here. Buckets are gathered in the
-  /// order of these calls.
-  void start_gather(std::size_t bucket);
+  /// Gathers all shards of a bucket on every rank, after the update of its shard here on `stream`. Buckets are gathered
+  /// in the order of these calls. If it is not the compute stream, the next forward waits for each bucket before its
+  /// use.
+  void start_gather(std::size_t bucket, Stream& stream);
   /// Waits for the gathers in flight. With `overlap_gather` the next forward waits for each bucket before its use
   /// instead.
   void finish_gather();
   /// Gathers all shards of all parameters on every rank, after a load, and waits.
   void gather_parameters();
 
-  /// Waits for the gathers in flight.
+  /// Waits for the updates and gathers in flight.
   void wait_for_parameters();
 
   /// Before each later reduction of bucket b, adds the sum of squares of its gradients to element b of `squares`
@@ -63,6 +64,8 @@ class DataParallel final : public ParameterHooks {
   template <class Function>
   void for_each_part(std::size_t unit, const Function& function);
   void start_reduction(std::size_t bucket);
+  /// Clears the gradients, if begin_step left it to later.
+  void clear_gradients();
   /// Moves the gradients of a part out of the work memory: rounds them to 16 bits, or in ZeRO 2 starts to reduce them
   /// to the shards.
   void close_work(const Part& part);
@@ -83,9 +86,14 @@ class DataParallel final : public ParameterHooks {
     int units_left = 0;  // before the bucket's gradients are complete
     bool started = false;
     Work reduction;
+    std::unique_ptr<Event> update;  // on another stream than the compute stream
     Work gather;
   };
+  /// Makes the compute stream wait for the update of a bucket; `wait_for` for its gather, too.
+  void wait_for_update(BucketState& state);
+  void wait_for(BucketState& state);
   std::vector<BucketState> buckets_;
+  bool clears_later_ = false;
 };
 
 }  // namespace trireme::parallel

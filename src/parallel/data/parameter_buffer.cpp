@@ -16,7 +16,7 @@ bool uses_work(const DataParallelOptions& options) {
 
 std::int64_t bucket_limit(const DataParallelOptions& options, int ranks) {
   if (options.bucket_elements > 0) return options.bucket_elements;
-  if (!options.overlap_reduce && !options.overlap_gather) return 0;
+  if (!options.overlap_reduce && !options.overlap_gather && !options.updates_beside_forward()) return 0;
   return std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * ranks);
 }
 

@@ -27,6 +27,10 @@ struct DataParallelOptions {
   bool overlap_reduce = false;           ///< buckets are reduced while backward runs
   bool overlap_gather = false;           ///< parameters are gathered while the next forward runs
   std::int64_t bucket_elements = 0;      ///< 0: max(40 M, 1 M x data ranks) with an overlap, all in one without
+  bool overlap_update = true;            ///< parameters are updated while the next forward runs
+
+  /// Returns whether a forward may run beside the update before it: without overlap_gather it waits for all shards.
+  bool updates_beside_forward() const { return overlap_update && (overlap_gather || sharding == DataSharding::none); }
 };
 
 /// A rank's communicators for parameters whose gradients are reduced over the same ranks. Every rank lists the same

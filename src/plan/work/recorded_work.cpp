@@ -177,7 +177,8 @@ class Rank {
     work.reduction = recorded([&] { reduce(); });
     work.norm = recorded([&] { optim::gradient_norm(backend_, buffer_, groups_, norm_sum_); });
     work.optimizer = recorded([&] {
-      optimizer_->step(1e-4, 1, [&](std::size_t bucket) { data_parallel_.start_gather(bucket); });
+      optimizer_->step(1e-4, 1,
+                       [&](std::size_t bucket) { data_parallel_.start_gather(bucket, backend_.compute_stream()); });
       data_parallel_.finish_gather();
     });
     for (std::size_t i = work.units.size(); i-- > 0;) {

@@ -195,7 +195,7 @@ double slow_step_ms(bool overlap) {
   ParameterBuffer buffer(*backend, DType::fp32, list, options, {{2, 0}});
   DataParallel data_parallel(*backend, buffer, {{slow, slow, slow}});
   const Timer timer;
-  for (std::size_t b = units; b-- > 0;) data_parallel.start_gather(b);
+  for (std::size_t b = units; b-- > 0;) data_parallel.start_gather(b, backend->compute_stream());
   data_parallel.finish_gather();
   data_parallel.begin_step();
   for (int g = 0; g < units; ++g) {
