@@ -153,7 +153,7 @@ check "NCCL's refusal is the reason of a part that is skipped" line 'skipped .* 
 check "at most two processes share the GPU" most_at_once 2 cuda_gpu_training_test
 check "the tar has what ended before" kept_before gpu_test.sh runtime,training
 check "the algorithms come back in" [ "$(sort -u "$scratch/caches.log")" = "kernels_gpu_bench $algorithms" ]
-check "ncu has twelve kernels" awk -F'[()]' '/--kernel-name/ { seen = split($2, kernels, "|") } END { exit seen != 12 }' "$scratch/ncu.log"
+check "ncu has fifteen kernels" awk -F'[()]' '/--kernel-name/ { seen = split($2, kernels, "|") } END { exit seen != 15 }' "$scratch/ncu.log"
 check "the tar of phase 2 has phase 1, too" tar -tzf "$OUT/gpu-phase-2.tar.gz" gpu-results/phase-1.txt gpu-results/kernels.jsonl \
   gpu-results/ncu.txt gpu-results/kernels.ncu-rep gpu-results/attention.jsonl
 

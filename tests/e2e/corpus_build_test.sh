@@ -83,7 +83,7 @@ refused 3 "special.jsonl:1: the text contains '<|endoftext|>', the name of a spe
   "${special[@]}" --special-tokens-in-text refuse
 done_by 1 "${special[@]}" --special-tokens-in-text parse
 check "or become these tokens" grep -q 'which became these tokens: 2 <|endoftext|>' err
-check "a, b, three spaces and two of them are 7 tokens" grep -q '1 documents, 7 tokens' err
+check "a, b, three spaces and two of them are 7 tokens" grep -q '1 document, 7 tokens' err
 head -c 40000000 /dev/zero | tr '\0' x >run.txt
 # AddressSanitizer takes terabytes of addresses, and keeps what was freed for a while.
 most_kib=700000 more_kib=20000

@@ -113,7 +113,7 @@ TEST_F(RemediesOfFiles, OfGenerationLeadToATextThatContinues) {
        "$GENERATE --chat chat.json --chat-template template.jinja"},
       {"choose one by --chat-template: plain", "generate --load chats --max-new-tokens 4 --chat chat.json",
        "generate --load chats --max-new-tokens 4 --chat chat.json --chat-template plain"},
-      {"--chat-template needs --chat FILE", "$GENERATE --prompt a --chat-template template.jinja",
+      {"--chat-template needs --chat", "$GENERATE --prompt a --chat-template template.jinja",
        "$GENERATE --chat chat.json --chat-template template.jinja"},
       {"--resume needs --output FILE", "$GENERATE --prompts prompts.jsonl --resume",
        "$GENERATE --prompts prompts.jsonl --resume --output more.jsonl"},
