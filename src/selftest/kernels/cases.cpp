@@ -102,6 +102,7 @@ Case fill_add_scale(const Extents& e) {
             t.b.elementwise().fill(t.stream(), 0.5, z);
             t.b.elementwise().add(t.stream(), y, z);
             t.take(z);
+            t.round(z);
             t.b.elementwise().multiply(t.stream(), y, z);
             t.take(z);
             t.b.elementwise().scale(t.stream(), 0.25, y);
