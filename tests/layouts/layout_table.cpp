@@ -104,6 +104,8 @@ class Table {
       layout.expert = grid.expert_size();
       layout.expert_tensor = grid.expert_tensor_size();
       layout.options = row_config.execution_config();
+      // Each position of a sample is masked with the probability, not so many positions.
+      layout.options.max_predictions = 13;
       const bool oracle = row.tags.contains("oracle");
       TrainingRunConfig config = oracle ? synthetic_run("synthetic_hot").config : config_of(row, row_config);
       if (!oracle) config.steps = std::min(config.steps, most_steps_);
