@@ -89,7 +89,8 @@ data::SampleFields training_fields(const model::ModelConfig& config, const Execu
                                    const DocumentOptions& documents) {
   data::SampleFields fields = sample_fields(config, documents);
   if (config.is_bert() && config.predicts_tokens()) {
-    fields.predictions = (execution.max_predictions + tensor_size - 1) / tensor_size * tensor_size;
+    const std::int64_t multiple = std::int64_t{tensor_size} * execution.parallel.row_chunks;
+    fields.predictions = (execution.max_predictions + multiple - 1) / multiple * multiple;
   }
   return fields;
 }

@@ -18,8 +18,8 @@ namespace trireme::train {
 
 /// Optional fields of samples that a model reads; those of running text with these options.
 data::SampleFields sample_fields(const model::ModelConfig& config, const DocumentOptions& documents = {});
-/// The same for training with `execution`. BERT's masked tokens alone are predicted, in as many rows as `tensor_size`
-/// ranks can divide.
+/// The same for training with `execution`. BERT's masked tokens alone are predicted, in as many rows as the chunks of
+/// `tensor_size` ranks can divide.
 data::SampleFields training_fields(const model::ModelConfig& config, const ExecutionConfig& execution, int tensor_size,
                                    const DocumentOptions& documents = {});
 

@@ -82,7 +82,13 @@ class PredictingRows {
     const TensorView y = arena.allocate(shape_.dtype, {count(), shape_.h});
     const ArenaScope scope(context_.workspace);
     const TensorView term = context_.term_of(y);
-    lookup(batch_.predictions, shape_.as_rows(x), first_row(), term);
+    shape_.for_each_run([&](parallel::RowChunk run) {
+      const ArenaScope run_scope(context_.workspace);
+      const bool first = run.index == 0;
+      const TensorView found = first ? term : context_.workspace.allocate(term.dtype(), term.shape());
+      lookup(batch_.predictions, run.of(shape_.as_rows(x)), first_row(run), found);
+      if (!first) context_.backend.elementwise().add(context_.stream(), found, term);
+    });
     if (context_.sequence_parallel) context_.sum_into(y, term).wait(context_.stream());
     return y;
   }
@@ -95,17 +101,20 @@ class PredictingRows {
   void put(ConstTensorView dy, TensorView dx) const {
     if (!batch_.predictions) return;
     const ArenaScope scope(context_.workspace);
-    lookup(batch_.prediction_numbers.flat(first_row(), shape_.local_rows()), context_.gather_now(dy), 0,
-           shape_.as_rows(dx));
+    const ConstTensorView gathered = context_.gather_now(dy);
+    shape_.for_each_run([&](parallel::RowChunk run) {
+      const TensorView rows = run.of(shape_.as_rows(dx));
+      lookup(batch_.prediction_numbers.flat(first_row(run), rows.shape()[0]), gathered, 0, rows);
+    });
   }
 
  private:
   void lookup(ConstTensorView ids, ConstTensorView table, std::int64_t first, TensorView y) const {
     context_.backend.embedding().lookup(context_.stream(), ids, table, first, y);
   }
-  /// First of this rank's rows among those of the tensor group.
-  std::int64_t first_row() const {
-    return context_.sequence_parallel ? context_.tensor_group.rank() * shape_.local_rows() : 0;
+  /// First of the rows of a chunk on this rank among those of the tensor group.
+  std::int64_t first_row(parallel::RowChunk run) const {
+    return shape_.first_of(run, context_.tensor_group.rank()) * shape_.b;
   }
 
   const parallel::TensorContext& context_;
