@@ -20,9 +20,10 @@ constexpr Choice<Architecture> architecture_names[] = {{"gpt2", Architecture::gp
 template <class Expect>
 void check_experts(const ModelConfig& config, const Expect& expect) {
   const ExpertConfig& experts = config.experts;
-  expect(!config.linear_bias, fmt::format("<num_experts> {}: experts have no biases, so linear layers must have none: "
-                                          "give <disable_bias_linear>",
-                                          experts.count));
+  expect(!config.linear_bias,
+         fmt::format("<num_experts> {}: experts have no biases, so linear layers must have none, nor those of a dense "
+                     "model that is upcycled: give <disable_bias_linear>",
+                     experts.count));
   expect(experts.per_token <= experts.count,
          fmt::format("<moe_router_topk> {} is more than <num_experts> {}", experts.per_token, experts.count));
   expect(experts.per_token > 1 || experts.score != RouterScore::softmax || experts.pre_softmax,
