@@ -99,7 +99,7 @@ class Trace:
         self.add(Change("create", parent, name=name, made=self.count, is_folder=is_folder))
 
     def sync(self, inode, thread):
-        """What was complete when the call began is on the disk when it returns."""
+        """Marks the changes that were complete when the call began: they are on the disk when it returns."""
         self.tick()
         for change in self.changes[: self.started[thread]]:
             if inode in (change.inode, getattr(change, "to", None)):
