@@ -65,7 +65,7 @@ for model in ${MODELS:-4x256 124m}; do
     [ $((threads % 2)) = 0 ] && layouts='threads tp2'
     for layout in $layouts; do
       read -r median least greatest mflops _ < <(train "$type" "$layout" "${options[@]}")
-      top=$(awk -v top="$top" -v own="$mflops" 'BEGIN { print own / 1000 > top ? own / 1000 : top }')
+      top=$(awk -v top="$top" -v own="$mflops" 'BEGIN { own /= 1000; print (own > top ? own : top) }')
       awk -v OFS='\t' -v model="$model" -v type="$type" -v layout="$layout" -v median="$median" -v least="$least" \
         -v greatest="$greatest" -v mflops="$mflops" -v top="$top" -v peer="$peer_median" 'BEGIN {
           print model, type, layout, median, least, greatest, sprintf("%.2f", mflops / 1000 / top), peer,
