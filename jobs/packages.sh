@@ -14,7 +14,7 @@ build_packages=(
   libspdlog-dev libfmt-dev      # the log
 )
 # Languages of texts, and tokenizer.model; the program can be built without.
-optional_packages=(libcld2-dev libsentencepiece-dev)
+optional_packages=(libcld2-dev libfasttext-dev libsentencepiece-dev)
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev clang-format bzip2 xz-utils zstd procps)
 
 # install_packages NAME...: installs those that are missing, where this user may; else names them and returns 1.

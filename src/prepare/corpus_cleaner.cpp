@@ -12,7 +12,6 @@
 #include "src/base/timer.hpp"
 #include "src/comm/host_collectives.hpp"
 #include "src/data/dedup/duplicate_search.hpp"
-#include "src/data/text/language.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/prepare/document_reader.hpp"
 #include "src/prepare/shared_files.hpp"
@@ -25,7 +24,6 @@ struct Work {
   TextPiece piece;
   std::string record;  // the output line, with newline
   bool is_changed = false;
-  bool is_short = false;
   std::string reason_to_go;  // for the report; empty if none
   Hash128 digest;
   std::vector<std::uint64_t> band_keys;
@@ -41,31 +39,12 @@ struct Unwanted {
 
 constexpr std::size_t max_first_bad_lines = 5;
 
-/// Returns the number of tokens if below `enough`, otherwise any number that is not. Does not read long texts
-/// completely.
-std::int64_t count_tokens(std::string_view text, const data::Tokenizer& tokenizer, std::int64_t enough) {
-  constexpr std::size_t step = 1024;
-  std::vector<std::int32_t> ids;
-  for (std::size_t begin = 0; begin < text.size() && static_cast<std::int64_t>(ids.size()) < enough;) {
-    std::size_t end = std::min(begin + step, text.size());
-    while (end < text.size() && !tokenizer.can_cut(text, end)) ++end;
-    const std::string_view part = text.substr(begin, end - begin);
-    begin == 0 ? tokenizer.encode(part, ids) : tokenizer.encode_continuation(part, ids);
-    begin = end;
-  }
-  return static_cast<std::int64_t>(ids.size());
-}
-
 class Cleaner {
  public:
-  Cleaner(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer, Communicator& comm,
-          ThreadPool& pool)
-      : files_(files), options_(options), tokenizer_(tokenizer), comm_(comm), pool_(pool), minhash_(options.minhash) {
+  Cleaner(const Files& files, const CorpusCleanOptions& options, Communicator& comm, ThreadPool& pool)
+      : files_(files), options_(options), comm_(comm), pool_(pool), minhash_(options.minhash) {
     fingerprints_.bands = options.jaccard < 1 ? minhash_.bands() : 0;
-    collectively(comm_, [&] {
-      check_names();
-      if (!options.languages.empty()) languages_.emplace(options.languages);
-    });
+    collectively(comm_, [&] { check_names(); });
     output_.emplace(files_, comm_, pool_, options_.output);
     if (!options_.report.empty()) report_file_.emplace(files_, comm_, pool_, options_.report);
     spool_.emplace(files_, comm_, output_->folder(), "documents");
@@ -101,9 +80,8 @@ class Cleaner {
     collectively(comm_, [&] { write(found.duplicates); });
     sum_over_ranks();
     TRIREME_CHECK(report_.kept_documents > 0, DataError,
-                  "nothing is left of {} documents: {} have fewer than {} tokens, {} are in other languages; is "
-                  "<json_key> the right one?",
-                  report_.documents, report_.short_documents, options_.min_tokens, report_.foreign_documents);
+                  "nothing is left of {} documents, of which filters removed {}; is <json_key> the right one?",
+                  report_.documents, fmt::join(counts_by_reason(), ", "));
     if (report_file_) report_file_->commit();
     output_->commit();
     report_.write_s = all_reduce_number(comm_, writing.elapsed_s(), ReduceOp::max);
@@ -127,14 +105,23 @@ class Cleaner {
 
   void examine(Work& work) const {
     try {
-      const bool is_json = work.piece.is_json;
-      if (is_json) work.record = work.piece.bytes;
+      if (work.piece.is_json) work.record = work.piece.bytes;
       std::string text = text_of(files_, work.piece, options_.reader);
-      if (options_.unicode != UnicodeForm::as_it_is) change_characters(text, work);
-      if (!is_json) work.record = files_.json->line(options_.reader.json_key, text);
+      const std::string original = text;
+      if (options_.unicode == UnicodeForm::repaired) {
+        text = data::repaired(text);
+      } else if (options_.unicode == UnicodeForm::nfc && !data::is_surely_composed(text)) {
+        text = data::composed(text);
+      }
+      work.reason_to_go = options_.filters.reason_to_go(text, url_of(work));
+      work.is_changed = text != original;
+      if (!work.piece.is_json) {
+        work.record = files_.json->line(options_.reader.json_key, text);
+      } else if (work.is_changed) {
+        work.record = files_.json->with_text(work.record, options_.reader.json_key, text);
+      }
       if (work.record.ends_with('\r')) work.record.pop_back();
       work.record += '\n';
-      find_reason_to_go(text, work);
       if (!work.reason_to_go.empty()) return;
       work.digest = hash128(text.data(), text.size());
       work.band_keys.resize(static_cast<std::size_t>(fingerprints_.bands));
@@ -148,29 +135,11 @@ class Cleaner {
     }
   }
 
-  void change_characters(std::string& text, Work& work) const {
-    std::string changed;
-    if (options_.unicode == UnicodeForm::repaired) {
-      changed = data::repaired(text);
-    } else {
-      changed = data::is_surely_composed(text) ? text : data::composed(text);
-    }
-    work.is_changed = changed != text;
-    if (!work.is_changed) return;
-    text = std::move(changed);
-    if (work.piece.is_json) work.record = files_.json->with_text(work.record, options_.reader.json_key, text);
-  }
-
-  void find_reason_to_go(std::string_view text, Work& work) const {
-    if (options_.min_tokens > 0) {
-      const std::int64_t tokens = count_tokens(text, *tokenizer_, options_.min_tokens);
-      work.is_short = tokens < options_.min_tokens;
-      if (work.is_short) work.reason_to_go = fmt::format(R"("short","tokens":{})", tokens);
-    }
-    if (work.is_short || !languages_) return;
-    const auto found = languages_->detect(text);
-    if (found.wanted_fraction >= options_.min_language_fraction) return;
-    work.reason_to_go = fmt::format(R"("language","language":"{}","share":{:.2f})", found.main, found.wanted_fraction);
+  std::string url_of(const Work& work) const {
+    if (!options_.filters.blocked_urls) return "";
+    TRIREME_CHECK(work.piece.is_json, DataError,
+                  "{} is text, whose address is unknown: <blocked_urls> needs JSON lines", work.piece.path);
+    return files_.json->text(work.record, options_.url_key, work.piece.path, work.piece.position);
   }
 
   void add(const Work& work) {
@@ -188,7 +157,8 @@ class Cleaner {
     spool_->append(work.record);
     sketches_->append(work.sketch);
     if (!work.reason_to_go.empty()) {
-      ++(work.is_short ? report_.short_documents : report_.foreign_documents);
+      // The reason is the first string of JSON.
+      ++report_.filtered[work.reason_to_go.substr(1, work.reason_to_go.find('"', 1) - 1)];
       unwanted_.push_back({document, work.reason_to_go});
       return;
     }
@@ -259,11 +229,25 @@ class Cleaner {
     if (report_file_) report_file_->append(fmt::format(format, std::forward<Arguments>(arguments)...) + "\n");
   }
 
+  std::vector<std::string> counts_by_reason() const {
+    std::vector<std::string> counts;
+    for (const auto& [reason, count] : report_.filtered) counts.push_back(fmt::format("{} as {}", count, reason));
+    return counts.empty() ? std::vector<std::string>{"none"} : counts;
+  }
+
   void sum_over_ranks() {
+    std::string mine;
+    for (const auto& [reason, count] : report_.filtered) mine += fmt::format("{}\t{}\n", reason, count);
+    report_.filtered.clear();
+    for (const std::string& text : all_gather_text(comm_, mine)) {
+      for (const std::string_view line : split(text, '\n')) {
+        const std::size_t tab = line.find('\t');
+        report_.filtered[std::string(line.substr(0, tab))] += std::stoll(std::string(line.substr(tab + 1)));
+      }
+    }
     for (std::int64_t* number :
          {&report_.documents, &report_.input_bytes, &report_.changed_documents, &report_.bad_lines,
-          &report_.short_documents, &report_.foreign_documents, &report_.exact_duplicates, &report_.near_duplicates,
-          &report_.kept_documents, &report_.compared_pairs}) {
+          &report_.exact_duplicates, &report_.near_duplicates, &report_.kept_documents, &report_.compared_pairs}) {
       *number = all_reduce_number(comm_, *number, ReduceOp::sum);
     }
     for (double* time_s : {&report_.read_s, &report_.search_s}) {
@@ -273,11 +257,9 @@ class Cleaner {
 
   const Files& files_;
   const CorpusCleanOptions& options_;
-  const data::Tokenizer* tokenizer_;
   Communicator& comm_;
   ThreadPool& pool_;
   data::MinHash minhash_;
-  std::optional<data::LanguageDetector> languages_;
   std::optional<OrderedOutput> output_;
   std::optional<OrderedOutput> report_file_;
   std::optional<DocumentSpool> spool_;     // spool of the records
@@ -289,9 +271,9 @@ class Cleaner {
 
 }  // namespace
 
-CorpusCleanReport clean_corpus(const Files& files, const CorpusCleanOptions& options, const data::Tokenizer* tokenizer,
-                               Communicator& comm, ThreadPool& pool, const ByteProgress& progress) {
-  return Cleaner(files, options, tokenizer, comm, pool).run(progress);
+CorpusCleanReport clean_corpus(const Files& files, const CorpusCleanOptions& options, Communicator& comm,
+                               ThreadPool& pool, const ByteProgress& progress) {
+  return Cleaner(files, options, comm, pool).run(progress);
 }
 
 }  // namespace trireme::prepare

@@ -61,12 +61,33 @@ done_by 1 corpus overlap --corpus a.jsonl --test test.txt --test-format json --t
 check "--test-format and --test-json-key say where the test set is" [ "$(field overlapping out)" -gt 0 ]
 rm x.jsonl
 
+# Filters of quality, addresses and words.
+awk '{ sub(/"text"/, "\"link\": \"https://host" NR % 4 ".example/\" , \"text\""); print }' b.jsonl a.jsonl >linked.jsonl
+echo host3.example >urls.txt
+echo w1234 >words.txt
+filters=(corpus clean --input linked.jsonl --min-tokens 0 --jaccard 1 --quality-filters gopher-quality,fineweb
+  --quality-bounds gopher-quality.min-words=10,gopher-quality.min-alphabetic-words=0.5,gopher-quality.min-stop-words=0,fineweb.min-punctuated-lines=0
+  --blocked-urls urls.txt --url-key link --blocked-words words.txt)
+for ranks in 1 3; do
+  done_by $ranks "${filters[@]}" --output filtered-$ranks.jsonl --report filtered-$ranks.report
+  check "$ranks ranks filter as one does" cmp filtered-1.jsonl filtered-$ranks.jsonl
+  check "$ranks ranks report what one reports" cmp filtered-1.report filtered-$ranks.report
+  check "$ranks ranks count each rule once" [ "$(grep -c 'removed .* documents (.*): gopher-quality.min-words' err)" -eq 1 ]
+done
+check "blocked addresses are reported, a quarter of all" \
+  [ "$(grep -c '"reason":"blocked url"' filtered-1.report)" -eq $(($(wc -l <linked.jsonl) / 4)) ]
+check "rules are reported with their values" grep -q '"reason":"gopher-quality.min-words","value":[0-9]}' filtered-1.report
+
 # Bad usage, bad input, on one rank and several: one message, and nothing left behind.
 names=$(ls; echo bad.jsonl)
 new() { ls | grep -vxF "$names" | grep -vxE 'out|err'; }
 refused 2 "a.jsonl is both input and output" 2 corpus clean --input a.jsonl --output a.jsonl --min-tokens 0
 refused 2 "--language-confidence 0.7 needs --language" 2 corpus clean --input a.jsonl --output x.jsonl \
   --min-tokens 0 --language-confidence 0.7
+refused 2 "--quality-bounds needs --quality-filters" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 \
+  --quality-bounds c4.min-sentences=3
+refused 2 "there is no quality filter 'c5'" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --quality-filters c5
+refused 3 "has no key 'url'" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --blocked-urls urls.txt
 refused 2 "--margin needs --output" 2 corpus overlap --corpus a.jsonl --test b.jsonl --margin 3
 refused 3 "nothing is left of" 2 corpus clean --input a.jsonl --tokenizer bytes --min-tokens 100000 --output x.jsonl
 refused 5 "absent.jsonl: No such file or directory" 2 corpus clean --input absent.jsonl --output x.jsonl --min-tokens 0

@@ -57,16 +57,15 @@ class CorpusCleaner : public SharedFolder {
   CorpusCleaner() {
     options_.output = folder_ + "/out.jsonl";
     options_.report = folder_ + "/report.jsonl";
-    options_.min_tokens = 0;
   }
 
   void input(const std::string& name, const std::string& bytes) { options_.inputs.push_back(write(name, bytes)); }
 
-  CorpusCleanReport clean(const data::Tokenizer* tokenizer = nullptr) {
-    return clean_corpus(io::prepare_files(), options_, tokenizer, comm_, pool_, [](std::int64_t, std::int64_t) {});
+  CorpusCleanReport clean() {
+    return clean_corpus(io::prepare_files(), options_, comm_, pool_, [](std::int64_t, std::int64_t) {});
   }
-  std::string refusal(const data::Tokenizer* tokenizer = nullptr) {
-    return test::message_of([&] { clean(tokenizer); });
+  std::string refusal() {
+    return test::message_of([&] { clean(); });
   }
 
   CorpusCleanOptions options_;

@@ -13,6 +13,7 @@ namespace {
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 TEST_F(CorpusCleaner, KeepsTheFirstOfEqualTextsAndTheLinesAsTheyAre) {
@@ -40,15 +41,15 @@ TEST_F(CorpusCleaner, KeepsTheFirstOfEqualTextsAndTheLinesAsTheyAre) {
 TEST_F(CorpusCleaner, DropsDocumentsOfFewTokensBeforeItLooksForDuplicates) {
   input("a.txt", "abcde\nabcd\n\nabcd\nabcdef\nabcde\n");
   options_.reader.format = TextFormat::lines;
-  options_.min_tokens = 5;
-  const auto tokenizer = data::make_byte_tokenizer();
-  const CorpusCleanReport report = clean(tokenizer.get());
+  options_.filters.min_tokens = 5;
+  options_.filters.tokenizer = data::make_byte_tokenizer();
+  const CorpusCleanReport report = clean();
   EXPECT_THAT(lines(options_.output), ElementsAre(R"({"text":"abcde"})", R"({"text":"abcdef"})"));
   EXPECT_THAT(lines(options_.report),
               ElementsAre(R"({"document":1,"id":null,"reason":"short","tokens":4})",
                           R"({"document":2,"id":null,"reason":"short","tokens":4})",
                           HasSubstr(R"("document":4,"id":null,"reason":"exact duplicate","kept":0)")));
-  EXPECT_EQ(report.short_documents, 2);
+  EXPECT_THAT(report.filtered, ElementsAre(Pair("short", 2)));
 }
 
 TEST_F(CorpusCleaner, FoldsCaseAndWhiteSpaceForTheComparisonAlone) {
@@ -87,7 +88,7 @@ TEST_F(CorpusCleaner, RepairsCharactersAndDropsOtherLanguagesOnRequest) {
         "\n");
   options_.jaccard = 1;
   options_.unicode = UnicodeForm::repaired;
-  options_.languages = {"en"};
+  options_.filters.languages = std::make_shared<data::LanguageDetector>(std::vector<std::string>{"en"});
   const CorpusCleanReport report = clean();
   EXPECT_THAT(
       lines(options_.output),
@@ -97,10 +98,38 @@ TEST_F(CorpusCleaner, RepairsCharactersAndDropsOtherLanguagesOnRequest) {
               ElementsAre(R"({"document":1,"id":2,"reason":"language","language":"de","share":0.00})",
                           HasSubstr(R"("document":2,"id":3,"reason":"exact duplicate","kept":0)")));
   EXPECT_EQ(report.changed_documents, 1);
-  EXPECT_EQ(report.foreign_documents, 1);
+  EXPECT_THAT(report.filtered, ElementsAre(Pair("language", 1)));
+  EXPECT_THAT(test::message_of([] {
+                data::LanguageDetector({"fr", "xx"});
+              }),
+              HasSubstr("'xx' is not the ISO 639 code"));
+}
+
+TEST_F(CorpusCleaner, AppliesTheFiltersInTheirOrderAndWritesWhatTheyChange) {
+  input("a.jsonl", R"({"id":0,"url":"https://spam.example/a","text":"Home\nOne two three.","n":1})"
+                   "\n"
+                   R"({"id":1,"url":"https://good.example/b","text":"Home\nThree words here.[2]","n":2})"
+                   "\n"
+                   R"({"id":2,"url":"https://good.example/c","text":"A {brace} here."})"
+                   "\n"
+                   R"({"id":3,"url":"https://good.example/d","text":"This Bad Phrase is here."})"
+                   "\n");
+  options_.jaccard = 1;
+  options_.filters.blocked_urls = std::make_shared<data::UrlBlocklist>("spam.example\n");
+  options_.filters.blocked_words = std::make_shared<data::WordBlocklist>("bad phrase\n");
+  const std::vector<std::string_view> names{"c4"}, bounds{"c4.min-sentences=1"};
+  options_.filters.quality = std::make_shared<data::QualityFilters>(names, bounds);
+  const CorpusCleanReport report = clean();
+  EXPECT_THAT(lines(options_.output),
+              ElementsAre(R"({"id":1,"url":"https://good.example/b","text":"Three words here.","n":2})"));
+  EXPECT_THAT(lines(options_.report), ElementsAre(R"({"document":0,"id":0,"reason":"blocked url"})",
+                                                  R"({"document":2,"id":2,"reason":"c4.curly-bracket","value":1})",
+                                                  R"({"document":3,"id":3,"reason":"blocked word"})"));
+  EXPECT_THAT(report.filtered,
+              ElementsAre(Pair("blocked url", 1), Pair("blocked word", 1), Pair("c4.curly-bracket", 1)));
   comm_.barrier();  // before the files are replaced
-  options_.languages = {"fr", "xx"};
-  EXPECT_THAT(refusal(), HasSubstr("'xx' is not the ISO 639 code"));
+  options_.url_key = "address";
+  EXPECT_THAT(refusal(), HasSubstr("has no key 'address'"));
 }
 
 // e2e/clean_test.sh packs with Zstandard.

@@ -123,10 +123,10 @@ TEST_F(CorpusCleaner, MatchesTheReference) {
   ASSERT_EQ(is_short.size(), truth.at("n_dropped_below_128"));
 
   options_.inputs = {cleaning + "dedup_corpus.jsonl"};
-  options_.min_tokens = 128;
-  const auto tokenizer = data::make_gpt2_tokenizer(
+  options_.filters.min_tokens = 128;
+  options_.filters.tokenizer = data::make_gpt2_tokenizer(
       io::read_bpe_files(std::string(folder) + "/gpt2_bpe/encoder.json", std::string(folder) + "/gpt2_bpe/vocab.bpe"));
-  const CorpusCleanReport report = clean(tokenizer.get());
+  const CorpusCleanReport report = clean();
   std::map<std::string, std::string> kept_for;
   for (const std::string& line : lines(options_.report)) {
     const json entry = json::parse(line);
@@ -153,7 +153,7 @@ TEST_F(CorpusCleaner, MatchesTheReference) {
   EXPECT_GT(pairs, 150);
   EXPECT_EQ(found, pairs);
 
-  options_.min_tokens = 0;
+  options_.filters.min_tokens = 0;
   EXPECT_EQ(clean().kept_documents, truth.at("docs_left_if_one_kept_per_cluster"));
   EXPECT_EQ(report.documents, truth.at("n_docs"));
 }

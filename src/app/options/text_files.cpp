@@ -8,8 +8,7 @@
 
 namespace trireme::app {
 
-std::string read_text_file(const std::string& option, const std::string& path) {
-  constexpr std::int64_t max_bytes = 1 << 20;
+std::string read_text_file(const std::string& option, const std::string& path, std::int64_t max_bytes) {
   try {
     return io::read_whole_file(path, max_bytes, io::Symlinks::follow);
   } catch (const IoError& error) {

@@ -119,10 +119,6 @@ bool is_digit(char32_t c) {
                 "'isdigit' of digits outside decimal numbers is not supported");
   return category_of(c) == UTF8PROC_CATEGORY_ND;
 }
-bool is_letter(char32_t c) {
-  const auto category = category_of(c);
-  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
-}
 
 /// str.format with fields "{}", "{0}" and "{name}".
 Value format(Call& call) {

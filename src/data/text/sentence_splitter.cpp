@@ -39,14 +39,6 @@ Character character_before(std::string_view text, std::size_t at) {
 
 bool is_wide_stop(char32_t c) { return c == 0x3002 || c == 0xFF01 || c == 0xFF0E || c == 0xFF1F || c == 0xFF61; }
 
-/// Returns whether the character may end a sentence: Unicode's Sentence_Terminal, for living scripts.
-bool is_stop(char32_t c) {
-  constexpr std::u32string_view stops =
-      U".!?\u2026\u0589\u061D\u061E\u061F\u06D4\u0964\u0965\u104A\u104B\u1362\u1367\u1368\u17D4\u17D5\u1803\u1809"
-      U"\u203C\u203D\u2047\u2048\u2049\uA4FF";
-  return stops.find(c) != stops.npos || is_wide_stop(c);
-}
-
 bool is_closing(char32_t c) {
   const auto category = category_of(c);
   return c == '"' || c == '\'' || category == UTF8PROC_CATEGORY_PE || category == UTF8PROC_CATEGORY_PF;
@@ -58,10 +50,9 @@ bool is_opening(char32_t c) {
          category == UTF8PROC_CATEGORY_PF;
 }
 
-bool is_letter(char32_t c) {
+bool is_letter_or_mark(char32_t c) {
   const auto category = category_of(c);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) || category == UTF8PROC_CATEGORY_MN ||
-         category == UTF8PROC_CATEGORY_MC;
+  return is_letter(c) || category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC;
 }
 
 /// Returns whether the '.' at byte `at` belongs to the word before it rather than to the sentence.
@@ -75,7 +66,7 @@ bool is_abbreviation(std::string_view text, std::size_t at) {
       ++points;
     } else if (c.code_point >= '0' && c.code_point <= '9') {
       ++digits;
-    } else if (is_letter(c.code_point)) {
+    } else if (is_letter_or_mark(c.code_point)) {
       ++letters;
       capital = category_of(c.code_point) == UTF8PROC_CATEGORY_LU;
     } else {
@@ -100,6 +91,13 @@ bool is_abbreviation(std::string_view text, std::size_t at) {
 
 }  // namespace
 
+bool is_sentence_mark(char32_t c) {
+  constexpr std::u32string_view stops =
+      U".!?\u2026\u0589\u061D\u061E\u061F\u06D4\u0964\u0965\u104A\u104B\u1362\u1367\u1368\u17D4\u17D5\u1803\u1809"
+      U"\u203C\u203D\u2047\u2048\u2049\uA4FF";
+  return stops.find(c) != stops.npos || is_wide_stop(c);
+}
+
 bool is_sentence_end(std::string_view text, std::size_t at) {
   // Text before: a stop, perhaps followed by closing marks.
   const Character last = character_before(text, at);
@@ -109,7 +107,7 @@ bool is_sentence_end(std::string_view text, std::size_t at) {
   const Character next = character_at(text, at);
   const bool space_follows = is_white_space(next.code_point);
   if (!space_follows) {
-    return is_wide_stop(stop.code_point) && !is_stop(next.code_point) && !is_closing(next.code_point);
+    return is_wide_stop(stop.code_point) && !is_sentence_mark(next.code_point) && !is_closing(next.code_point);
   }
 
   // Text after: blank lines, and the first letter.
@@ -123,11 +121,11 @@ bool is_sentence_end(std::string_view text, std::size_t at) {
   }
   if (after == text.size()) return false;
   if (lines >= 2) return true;
-  if (!is_stop(stop.code_point)) return false;
+  if (!is_sentence_mark(stop.code_point)) return false;
   Character first = character_at(text, after);
   while (is_opening(first.code_point) && first.end < text.size()) first = character_at(text, first.end);
   if (category_of(first.code_point) == UTF8PROC_CATEGORY_LL) return false;
-  const bool single = stop.begin == 0 || !is_stop(character_before(text, stop.begin).code_point);
+  const bool single = stop.begin == 0 || !is_sentence_mark(character_before(text, stop.begin).code_point);
   return stop.code_point != '.' || !single || !is_abbreviation(text, stop.begin);
 }
 

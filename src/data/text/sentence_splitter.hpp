@@ -27,4 +27,7 @@ std::vector<std::size_t> sentence_ends(std::string_view text);
 /// brackets. False where only white space follows.
 bool is_sentence_end(std::string_view text, std::size_t at);
 
+/// Returns whether the character may end a sentence: Unicode's Sentence_Terminal for living scripts, or an ellipsis.
+bool is_sentence_mark(char32_t c);
+
 }  // namespace trireme::data

@@ -248,10 +248,14 @@ std::string without_marks(std::string_view text) {
   return result;
 }
 
+bool is_letter(char32_t c) {
+  const auto category = category_of(c);
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
 bool is_alphanumeric(char32_t c) {
   const auto category = category_of(c);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
-         (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+  return is_letter(c) || (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
 }
 
 std::string lower_case_without_accents(std::string_view word) {

@@ -37,6 +37,9 @@ std::string lower_case(std::string_view text);
 /// case is several characters is kept. `text` is UTF-8.
 std::string capitalized(std::string_view text);
 
+/// Returns whether the character is a letter (L): Python's str.isalpha.
+bool is_letter(char32_t c);
+
 /// Returns whether the character is a letter or a number: with the underscore, those that Python's \w matches.
 bool is_alphanumeric(char32_t c);
 

@@ -1,7 +1,6 @@
 #include "src/app/commands/commands.hpp"
 
-#include <fmt/ranges.h>
-
+#include <charconv>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/options/named_inputs.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -20,9 +20,11 @@ namespace trireme::app {
 namespace {
 
 struct CleanCommandOptions {
+  CleanCommandOptions() { clean.filters.min_tokens = 128; }
+
   prepare::CorpusCleanOptions clean;
   TokenizerOptions tokenizer;
-  std::string languages;
+  std::string languages, quality_filters, quality_bounds, blocked_urls, blocked_words, classifier, labels;
   std::optional<int> workers;
 
   void declare(Options& options) {
@@ -52,10 +54,30 @@ struct CleanCommandOptions {
     options.add("language", &languages, "LANG,...",
                 "Keep only documents that CLD2 identifies as one of these languages (ISO 639 codes: en,de,zh); default "
                 "all.");
-    options.add("language-confidence", &clean.min_language_fraction, "X",
+    options.add("language-confidence", &clean.filters.min_language_fraction, "X",
                 "Minimum fraction of a document's letters that CLD2 attributes to these languages.", between(0, 1));
+    options.section("Quality");
+    options.add("quality-filters", &quality_filters, "NAME,...",
+                "Remove documents that break a rule of these filters, applied in this order: gopher-quality, "
+                "gopher-repetition, c4 (also removes lines), c4-paragraphs, fineweb.");
+    options.add("quality-bounds", &quality_bounds, "RULE=X,...",
+                "Other bounds than the published ones: gopher-quality.min-words=30. A wrong name shows all.");
+    options.add(
+        "blocked-urls", &blocked_urls, "FILE",
+        "Remove documents of these addresses: one domain, which stands for its subdomains, or complete address on "
+        "each line.");
+    options.add("url-key", &clean.url_key, "KEY", "Key of the documents' addresses.");
+    options.add("blocked-words", &blocked_words, "FILE",
+                "Remove documents with one of these words or phrases, one on each line; case does not matter.");
+    options.add("classifier", &classifier, "FILE.bin",
+                "Model of fastText (`fasttext supervised`) that keeps or removes documents.");
+    options.add(
+        "classifier-labels", &labels, "LABEL=P,...",
+        "Labels, without __label__, of the documents meant: those of which one has at least the probability P.");
+    options.add_choice("classifier-action", &clean.filters.keeps_class, {{"keep", true}, {"remove", false}},
+                       "keep: remove all other documents. remove: remove these.");
     options.section("Short documents");
-    options.add("min-tokens", &clean.min_tokens, "N",
+    options.add("min-tokens", &clean.filters.min_tokens, "N",
                 "Remove documents of fewer tokens; 0: remove none, without a tokenizer.", at_least(0));
     tokenizer.declare(options);
     options.section("Duplicates");
@@ -87,11 +109,57 @@ struct CleanCommandOptions {
 
   void check(const Options& options) {
     TRIREME_CHECK(!options.given("language-confidence") || options.given("language"), ConfigError,
-                  "--language-confidence {} needs --language", clean.min_language_fraction);
+                  "--language-confidence {} needs --language", clean.filters.min_language_fraction);
+    for (const auto& [option, need] : {std::pair("quality-bounds", "quality-filters"),
+                                       {"url-key", "blocked-urls"},
+                                       {"classifier-labels", "classifier"},
+                                       {"classifier-action", "classifier"},
+                                       {"classifier", "classifier-labels"}}) {
+      TRIREME_CHECK(!options.given(option) || options.given(need), ConfigError, "--{} needs --{}", option, need);
+    }
     check_one_key(clean.reader.json_key);
-    for (const std::string_view code : split(languages, ',')) clean.languages.emplace_back(code);
-    TRIREME_CHECK(!options.given("language") || !clean.languages.empty(), ConfigError,
+    TRIREME_CHECK(!options.given("language") || !split(languages, ',').empty(), ConfigError,
                   "--language is empty. Try --language en, or leave it out to keep all");
+  }
+
+  /// Reads the files of the filters.
+  void make_filters() {
+    prepare::DocumentFilters& filters = clean.filters;
+    if (filters.min_tokens > 0) filters.tokenizer = tokenizer.make();
+    if (!languages.empty()) {
+      const auto codes = split(languages, ',');
+      filters.languages =
+          std::make_shared<data::LanguageDetector>(std::vector<std::string>(codes.begin(), codes.end()));
+    }
+    if (!quality_filters.empty()) {
+      filters.quality = std::make_shared<data::QualityFilters>(split(quality_filters, ','), split(quality_bounds, ','));
+    }
+    constexpr std::int64_t max_list_bytes = std::int64_t{1} << 30;
+    if (!blocked_urls.empty()) {
+      filters.blocked_urls =
+          std::make_shared<data::UrlBlocklist>(read_text_file("blocked-urls", blocked_urls, max_list_bytes));
+    }
+    if (!blocked_words.empty()) {
+      filters.blocked_words =
+          std::make_shared<data::WordBlocklist>(read_text_file("blocked-words", blocked_words, max_list_bytes));
+    }
+    if (!classifier.empty()) filters.classifier = std::make_shared<data::TextClassifier>(classifier, class_labels());
+  }
+
+  std::vector<data::ClassLabel> class_labels() const {
+    std::vector<data::ClassLabel> result;
+    for (const std::string_view label : split(labels, ',')) {
+      const std::size_t sign = label.find('=');
+      data::ClassLabel& added = result.emplace_back(std::string(label.substr(0, sign)));
+      if (sign == label.npos) continue;
+      const std::string_view text = label.substr(sign + 1);
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), added.min_probability);
+      TRIREME_CHECK(error == std::errc() && end == text.data() + text.size() && added.min_probability >= 0 &&
+                        added.min_probability <= 1,
+                    ConfigError, "--classifier-labels {}: give {}=P with a probability P from 0 to 1", shortened(label),
+                    added.name);
+    }
+    return result;
   }
 };
 
@@ -104,16 +172,14 @@ void print_summary(const prepare::CorpusCleanOptions& options, const prepare::Co
             options.output);
   for (const std::string& line : report.first_bad_lines) log::warn("skipped {}", line);
   if (report.bad_lines > 0) log::warn("skipped {} bad lines in total", report.bad_lines);
-  if (options.unicode != prepare::UnicodeForm::as_it_is) {
-    log::info("changed characters of {} documents ({:.2f}%)", report.changed_documents,
+  if (report.changed_documents > 0) {
+    log::info("changed the text of {} documents ({:.2f}%)", report.changed_documents,
               percent(report.changed_documents));
   }
-  if (!options.languages.empty()) {
-    log::info("removed {} in other languages than {} ({:.2f}%)", report.foreign_documents,
-              fmt::join(options.languages, ", "), percent(report.foreign_documents));
+  for (const auto& [reason, count] : report.filtered) {
+    log::info("removed {} documents ({:.2f}%): {}", count, percent(count), reason);
   }
-  log::info("removed {} of fewer than {} tokens ({:.2f}%), {} exact ({:.2f}%) and {} near duplicates ({:.2f}%)",
-            report.short_documents, options.min_tokens, percent(report.short_documents), report.exact_duplicates,
+  log::info("removed {} exact ({:.2f}%) and {} near duplicates ({:.2f}%)", report.exact_duplicates,
             percent(report.exact_duplicates), report.near_duplicates, percent(report.near_duplicates));
   if (options.jaccard < 1) {
     const double chance = 1 - std::pow(1 - std::pow(options.jaccard, options.minhash.rows), options.minhash.bands);
@@ -142,18 +208,14 @@ int corpus_clean_command(const CommandLine& line) {
   check_same_options(*world, options);
   std::optional<NamedInputs> inputs;
   collectively(*world, [&] { inputs.emplace(o.clean.inputs, world->size()); });
-  std::unique_ptr<data::Tokenizer> tokenizer;
-  if (o.clean.min_tokens > 0) {
-    collectively(*world, [&] { tokenizer = o.tokenizer.make(); });
-  }
+  collectively(*world, [&] { o.make_filters(); });
   ThreadPool pool(thread_count(*world, o.workers));
   std::optional<ProgressBar> bar;
   if (world->rank() == 0) bar.emplace("cleaning", "MB", 1e6);
   const auto show = [&](std::int64_t done, std::int64_t total) {
     if (bar) bar->update(done, total);
   };
-  const prepare::CorpusCleanReport report =
-      prepare::clean_corpus(io::prepare_files(), o.clean, tokenizer.get(), *world, pool, show);
+  const prepare::CorpusCleanReport report = prepare::clean_corpus(io::prepare_files(), o.clean, *world, pool, show);
   bar.reset();
   if (world->rank() == 0) print_summary(o.clean, report);
   return 0;
