@@ -57,9 +57,10 @@ struct CleanCommandOptions {
     options.add("language-confidence", &clean.filters.min_language_fraction, "X",
                 "Minimum fraction of a document's letters that CLD2 attributes to these languages.", between(0, 1));
     options.section("Quality");
-    options.add("quality-filters", &quality_filters, "NAME,...",
-                "Remove documents that break a rule of these filters, applied in this order: gopher-quality, "
-                "gopher-repetition, c4 (also removes lines), c4-paragraphs, fineweb.");
+    options.add(
+        "quality-filters", &quality_filters, "NAME,...",
+        "Remove documents that break a rule of these filters, in the order given: gopher-quality, gopher-repetition, "
+        "c4 (also removes lines), c4-paragraphs, fineweb.");
     options.add("quality-bounds", &quality_bounds, "RULE=X,...",
                 "Other bounds than the published ones: gopher-quality.min-words=30. A wrong name shows all.");
     options.add(
