@@ -32,6 +32,7 @@ struct Prediction {
   std::array<LineCost, kernel_kind_count> lines;
   int launches = 0;
   double gaps_ms = 0;
+  double hidden_update_ms = 0;               ///< part of the optimizer beside the next forward
   double model_flops = 0, causal_flops = 0;  ///< one rank's: attention in full, and its causal half alone
 
   double ms() const;

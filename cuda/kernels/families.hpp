@@ -69,7 +69,6 @@ void flash_attention_backward(Stream& stream, const AttentionProblem& problem, c
 // The same by products of warp groups, for heads of these sizes, on devices of compute capability 9.0 alone. Tiles are
 // added in the same order.
 
-bool has_warp_group_attention(std::int64_t head_dim);
 void warp_group_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,
                           const ConstHeads& v, const Heads& out, TensorView log_sum_exp);
 void warp_group_query_gradient(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,

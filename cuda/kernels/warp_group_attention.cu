@@ -65,8 +65,6 @@ __global__ void __launch_bounds__(ForwardBlock<d>::threads, 1)
 
 }  // namespace
 
-bool has_warp_group_attention(std::int64_t head_dim) { return head_dim == 64 || head_dim == 96 || head_dim == 128; }
-
 void warp_group_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,
                           const ConstHeads& v, const Heads& out, TensorView log_sum_exp) {
   dispatch(q.data.dtype(), problem.head_dim, [&]<class T, int d>() {

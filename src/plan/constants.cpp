@@ -62,6 +62,9 @@ std::vector<Constant> constants_of(const std::vector<Cluster>& clusters) {
       "llm.c: fused on Hopper (pull request 591), slower than a separate kernel before it (338)");
   add("sums of bias gradients inside products", same("no"),
       "assumed, autotuning decides: NVIDIA/CUDALibrarySamples issue 90 has the epilogue slower on an A100");
+  add(
+      "attention by products of warp groups", [](const Cluster& c) { return c.device.warp_groups ? "yes" : "no"; },
+      "instructions counted in the machine code; products at the rate of 8192^3; 64, 96 and 128 channels");
   add("clocks of an mma.sync on a quarter", device(&Device::mma_clocks),
       "Hopper: fitted, with the next line, to FlashAttention-2's forward on an H100 (eight rates, within 5 %); A100, "
       "V100: peak");

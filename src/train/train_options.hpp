@@ -52,6 +52,10 @@ struct ExecutionConfig {
   /// Training micro-batches end with their longest sample; otherwise all have sequence_length positions.
   bool variable_lengths = false;
   ParallelConfig parallel;
+
+  /// Returns whether updates may run beside the next forward (optim::Optimizer::runs_beside). A graph of a whole
+  /// forward cannot wait for its layers one by one.
+  bool updates_beside_forward() const { return parallel.data_parallel.updates_beside_forward() && !cuda_graphs; }
 };
 
 /// Throws ConfigError for values that exclude each other.

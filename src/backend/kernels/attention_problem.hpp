@@ -88,4 +88,10 @@ constexpr bool has_flash_attention(DType dtype, std::int64_t head_dim, bool soft
   return (dtype == DType::bf16 || dtype == DType::fp16) && has_kernels && !soft_cap;
 }
 
+/// Returns whether these kernels have a second form by products of warp groups, for compute capability 9.0
+/// (cuda/kernels/warp_group_*.cu).
+constexpr bool has_warp_group_attention(std::int64_t head_dim) {
+  return head_dim == 64 || head_dim == 96 || head_dim == 128;
+}
+
 }  // namespace trireme

@@ -49,7 +49,7 @@ PublishedCosts::PublishedCosts(const PublishedCluster& cluster, bool fp8)
 double PublishedCosts::product(double m, double n, double k) const {
   const ProductCall call{
       .m = std::llround(m), .n = std::llround(n), .k = std::llround(k), .bytes = 2 * (m * k + k * n + m * n)};
-  return product_ms(cluster_.device, call) / published_.shares.product;
+  return product_time(cluster_.device, call).ms / published_.shares.product;
 }
 
 double PublishedCosts::layer_product(double m, double n, double k) const {

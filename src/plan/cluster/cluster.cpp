@@ -103,6 +103,7 @@ std::span<const Device> gpus() {
                       .mma_clocks = 6.6,
                       .half_tile_share = 0.85,
                       .attention_backward_share = 0.79,
+                      .warp_groups = true,
                       .fuses_gelu = true};
     Device h100 = h200;
     h100.name = "H100";

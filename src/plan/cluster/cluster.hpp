@@ -21,9 +21,10 @@ struct Device {
   double copy_gbs;        ///< bytes read and written per second by a large copy
   int multiprocessors;
   double clock_ghz;
-  double mma_clocks;                    ///< mma.sync m16n8k16 on a quarter of a multiprocessor
+  double mma_clocks;                    ///< mma.sync m16n8k16 of attention, on a quarter of a multiprocessor
   double half_tile_share = 1;           ///< rate of product tiles of half the largest size; its square: of a quarter
-  double attention_backward_share = 1;  ///< rate at which attention's backward runs its instructions, as a share
+  double attention_backward_share = 1;  ///< rate at which that backward runs its instructions, as a share
+  bool warp_groups = false;             ///< attention has kernels by products of warp groups (warp_groups.hpp)
   bool fuses_gelu = false;              ///< GELU and its derivative run inside products
   double memory_share = 0.9;            ///< rate of memory-bound kernels, as a share of the copy's
   double norm_backward_share = 0.7;     ///< that of the backward of norms

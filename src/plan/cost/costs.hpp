@@ -10,25 +10,45 @@
 
 namespace trireme::plan {
 
+/// Tiles that cover an extent.
+constexpr std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
+
+/// Time of a memory-bound kernel.
+inline double memory_ms(const Device& device, double bytes) {
+  return bytes / (device.copy_gbs * 1e6 * device.memory_share);
+}
+
+/// Time of a product, and the part of it times the share of multiprocessors that its last wave leaves free.
+struct ProductTime {
+  double ms = 0;
+  double idle_ms = 0;
+};
 /// Time of a product without its epilogue, with the best tile and split of k. Tiles of all multiprocessors form a wave,
 /// and small ones run at a share of the rate; filling and draining a tile's pipeline adds 256 to k; partial sums of a
 /// split k are written and read once. At least the time of its bytes at the copy rate.
-double product_ms(const Device& device, const ProductCall& product);
+ProductTime product_time(const Device& device, const ProductCall& product);
 
-/// Time of attention by this program's kernels (cuda/kernels/flash_attention*.cu). A block's step over a tile takes the
-/// sum of the clocks of its instructions and its mma.sync, for warps sharing a quarter of a multiprocessor. Blocks
-/// start in order, each on the first free multiprocessor, with some start and end overhead. Without tensor cores
-/// (cuda/kernels/attention.cu) a multiply-add reads shared memory twice, a warp's 32 numbers a clock.
+/// Time of attention by this program's kernels: by warp groups (cuda/kernels/warp_group_*.cu), or by mma.sync
+/// (cuda/kernels/flash_attention*.cu). A block's step over a tile takes the sum of the clocks of its instructions and
+/// of its products, for warps sharing a quarter of a multiprocessor. Blocks start in order, each on the first free
+/// multiprocessor, with some start and end overhead. Without tensor cores (cuda/kernels/attention.cu) a multiply-add
+/// reads shared memory twice, a warp's 32 numbers a clock.
 double attention_ms(const Device& device, const KernelCall& call);
 
 /// Time of a call, in milliseconds, and its launches.
 struct Cost {
   double main = 0;
-  double end = 0;  ///< a product's epilogue in separate kernels
-  double gap = 0;  ///< after launches, and while the host waits
+  double end = 0;   ///< a product's epilogue in separate kernels
+  double idle = 0;  ///< ProductTime::idle_ms
+  double gap = 0;   ///< after launches, and while the host waits
   int launches = 0;
 };
 Cost cost_of(const Device& device, const KernelCall& call, bool graphs = false);
+
+/// Part of an update in equal buckets that runs beside the next forward, on a stream of the lowest priority. Products
+/// and attention fill the registers of their multiprocessors, and memory-bound kernels the memory. So the update has
+/// what last waves leave free, and gaps and waits: `idle_ms` together. The forward waits for the first bucket.
+double hidden_update_ms(double update_ms, std::size_t buckets, double idle_ms);
 
 /// Costs of calls on one device. Attention, whose time is a simulation of its blocks, is simulated once for equal
 /// calls.
@@ -37,6 +57,8 @@ class CallCosts {
   explicit CallCosts(const Device& device);
   /// cost_of. A product `beside_collective` leaves multiprocessors to a tensor group's collective.
   Cost of(const KernelCall& call, bool graphs, bool beside_collective);
+  /// Share of the multiprocessors that such a collective leaves.
+  double share_beside_collective() const { return beside_collective_.product_tflops / device_.product_tflops; }
 
  private:
   /// Everything on which the cost of an attention depends.

@@ -248,7 +248,8 @@ StepPredictor::Stage StepPredictor::stage_of(const Job& job, const Keys& keys, c
     stage.messages += (first ? 0 : 1) + (last ? 0 : 1);
   }
   const auto unit_time = [&](const ChunkTime& time) {
-    return UnitTime{time.forward.total(), (has_halves(job) ? time.backward_weight : time.backward).total()};
+    return UnitTime{time.forward.total(), time.forward.idle,
+                    (has_halves(job) ? time.backward_weight : time.backward).total()};
   };
   for (const UpdateWork::Unit& unit : stage.update->units) {
     const int layers = layout.layers[static_cast<std::size_t>(unit.chunk * layout.stages + rank)];

@@ -33,6 +33,7 @@ void add(WorkTime& time, const KernelCall& call, const Cost& cost) {
       time.memory_bound += ms;
   }
   time.gaps += cost.gap;
+  time.idle += cost.gap + cost.idle;
 }
 
 Traffic traffic_of(const WorkEvent& event) {
@@ -92,7 +93,9 @@ WorkTime& WorkTime::operator+=(const WorkTime& other) {
   attention += other.attention;
   memory_bound += other.memory_bound;
   optimizer += other.optimizer;
+  hidden_update += other.hidden_update;
   gaps += other.gaps;
+  idle += other.idle;
   for (std::size_t i = 0; i < traffic.size(); ++i) {
     traffic[i].exposed_ms += other.traffic[i].exposed_ms;
     traffic[i].hidden_ms += other.traffic[i].hidden_ms;
@@ -101,7 +104,8 @@ WorkTime& WorkTime::operator+=(const WorkTime& other) {
 }
 
 WorkTime operator*(double factor, WorkTime work) {
-  for (double* part : {&work.products, &work.attention, &work.memory_bound, &work.optimizer, &work.gaps}) {
+  for (double* part : {&work.products, &work.attention, &work.memory_bound, &work.optimizer, &work.hidden_update,
+                       &work.gaps, &work.idle}) {
     *part *= factor;
   }
   for (TrafficTime& time : work.traffic) time = {factor * time.exposed_ms, factor * time.hidden_ms};
@@ -181,6 +185,7 @@ WorkTime WorkTimer::time() const {
     // Its share of a wait for earlier operations on the same link is also exposed.
     const double wait = path.waits[operation];
     time.of(*kinds_[operation]).exposed_ms += wait;
+    time.idle += wait * costs_.share_beside_collective();
     time.of(*kinds_[operation]).hidden_ms += step.duration - std::min(wait, step.duration);
   }
   return time;
@@ -229,18 +234,25 @@ WorkTime UpdateTimer::reduction(const std::vector<TimedStep>& steps, int last_mi
 WorkTime UpdateTimer::optimizer(const std::vector<TimedStep>& steps) const {
   WorkTimer timer = this->timer();
   timer.add(work_.optimizer);
-  double now = 0;
+  double now = 0, idle = 0;
   for (const TimedStep& timed : steps) {
     if (timed.step.kind != StepKind::forward || timed.step.micro_batch != 0) continue;
     timer.pass(timed.start - now);
+    idle += timed.start - now;
     now = timed.end;
     for (std::size_t i = units_.size(); i-- > 0;) {
       if (work_.units[i].chunk != timed.step.chunk) continue;
       timer.add(work_.units[i].before_forward);
       timer.pass(units_[i].forward);
+      idle += units_[i].idle;
     }
   }
-  return timer.time();
+  WorkTime time = timer.time();
+  if (work_.buckets_beside_forward > 0 && cluster_.cores_per_node == 0) {
+    time.hidden_update = hidden_update_ms(time.optimizer, work_.buckets_beside_forward, idle);
+    time.optimizer -= time.hidden_update;
+  }
+  return time;
 }
 
 UpdateTime UpdateTimer::update(const std::vector<TimedStep>& steps, int micro_batches, int chunks) const {

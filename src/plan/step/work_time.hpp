@@ -57,9 +57,11 @@ struct TrafficTime {
 struct WorkTime {
   double products = 0;
   double attention = 0;
-  double memory_bound = 0;  ///< norms, dropout, activations, copies, embedding, cross entropy
-  double optimizer = 0;     ///< including gradient clearing and norm
-  double gaps = 0;          ///< after launches, and while the host waits
+  double memory_bound = 0;   ///< norms, dropout, activations, copies, embedding, cross entropy
+  double optimizer = 0;      ///< including gradient clearing and norm; without hidden_update
+  double hidden_update = 0;  ///< part of the update beside the next forward
+  double gaps = 0;           ///< after launches, and while the host waits
+  double idle = 0;           ///< gaps, waits, and the idle time of products (ProductTime), for other kernels
   std::array<TrafficTime, traffic_count> traffic{};
 
   double exposed() const;
@@ -141,9 +143,11 @@ class WorkTimer {
 WorkTime time_of(const Cluster& cluster, CallCosts& costs, std::span<const WorkEvent> events,
                  const GroupPlacements& groups, bool graphs);
 
-/// Times of one unit of parameters with a micro-batch: its forward, and the step that completes its gradients.
+/// Times of one unit of parameters with a micro-batch: its forward, WorkTime::idle of that, and the step that completes
+/// its gradients.
 struct UnitTime {
   double forward = 0;
+  double idle = 0;
   double backward = 0;
 };
 

@@ -151,6 +151,7 @@ class Rank {
         expert_tensor_(GroupKind::expert_tensor, grid.expert_tensor_size(), recorder),
         groups_(groups()),
         workspace_(backend),
+        updates_beside_forward_(execution.updates_beside_forward()),
         buffer_(backend, execution.dtype,
                 model::model_parameters(config, shard_,
                                         {config.vocabulary, 0, grid.tensor_size(), execution.vocabulary_multiple,
@@ -181,6 +182,9 @@ class Rank {
                        [&](std::size_t bucket) { data_parallel_.start_gather(bucket, backend_.compute_stream()); });
       data_parallel_.finish_gather();
     });
+    if (updates_beside_forward_ && optimizer_->runs_beside()) {
+      work.buckets_beside_forward = buffer_.layout().buckets().size();
+    }
     for (std::size_t i = work.units.size(); i-- > 0;) {
       work.units[i].before_forward = recorded([&] { data_parallel_.before_forward(unit_at(work, i)); });
     }
@@ -256,6 +260,7 @@ class Rank {
   RecordingCommunicator tensor_, gradient_, model_, embedding_, expert_gradient_, expert_model_, expert_tensor_;
   std::vector<parallel::GradientGroup> groups_;
   Arena workspace_;
+  bool updates_beside_forward_;
   parallel::ParameterBuffer buffer_;
   parallel::DataParallel data_parallel_;
   std::unique_ptr<optim::Optimizer> optimizer_;

@@ -51,7 +51,8 @@ struct UpdateWork {
   std::vector<WorkEvent> clearing;   ///< clears gradients, before the first forward
   std::vector<WorkEvent> reduction;  ///< part remaining after the last backward
   std::vector<WorkEvent> norm;
-  std::vector<WorkEvent> optimizer;  ///< update and gathers of parameters
+  std::vector<WorkEvent> optimizer;        ///< update and gathers of parameters
+  std::size_t buckets_beside_forward = 0;  ///< buckets of an update that runs beside the next forward
 };
 
 /// Records the update of tensor rank 0 of pipeline rank `pipeline_rank`, by the program's own code: DataParallel,

@@ -105,7 +105,7 @@ void print_parts(const RankedGrid& best) {
   print_part("GEMMs", work.products, step.step_ms);
   print_part("attention", work.attention, step.step_ms);
   print_part("memory-bound kernels", work.memory_bound, step.step_ms);
-  print_part("optimizer", work.optimizer, step.step_ms);
+  print_part("optimizer", work.optimizer, step.step_ms, work.hidden_update);
   print_part("launch gaps and host", work.gaps, step.step_ms);
   for (int kind = 0; kind < plan::traffic_count; ++kind) {
     const auto traffic = static_cast<plan::Traffic>(kind);
