@@ -17,6 +17,8 @@ class ParameterHooks {
   /// One micro-batch's gradients of the complete unit have been added. `last`: it was the update's last micro-batch, so
   /// the unit's gradients are complete.
   virtual void after_backward(int unit, bool last) = 0;
+  /// Returns whether a unit's backward must end or pause before that of another unit begins.
+  virtual bool takes_units_in_turn() const { return false; }
 };
 
 /// Hooks that do nothing.

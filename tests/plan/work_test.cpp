@@ -77,6 +77,43 @@ TEST(StageWork, HasThePublishedCollectivesOfSequenceParallelism) {
   }
 }
 
+/// Kinds of the products between the start of a tensor collective and the wait for it.
+std::vector<KernelKind> products_beside(const std::vector<WorkEvent>& events, int operation) {
+  std::vector<KernelKind> kinds;
+  bool in_flight = false;
+  for (const WorkEvent& event : events) {
+    if (event.kind == WorkEvent::Kind::kernel) {
+      if (in_flight && event.call.product) kinds.push_back(event.call.kind);
+    } else if (event.operation == operation) {
+      if (event.kind == WorkEvent::Kind::wait) return kinds;
+      in_flight = true;
+    }
+  }
+  ADD_FAILURE() << "nothing waits for operation " << operation;
+  return kinds;
+}
+
+// Two layers of two chunks have four sums each in a pass. The first layer's last one is number 3.
+TEST(StageWork, TheLastSumOfALayerRunsBesideTheFirstProductOfTheNext) {
+  using enum KernelKind;
+  for (const auto granularity :
+       {model::RecomputeGranularity::none, model::RecomputeGranularity::selective, model::RecomputeGranularity::full}) {
+    SCOPED_TRACE(model::name_of(granularity));
+    train::ExecutionConfig e = execution();
+    e.parallel.row_chunks = 2;
+    e.recomputation.granularity = granularity;
+    model::ModelConfig model = small();
+    model.vocabulary = 2048;  // a matrix of the layers would look like that of the logits
+    StageWork stage = record_stage(model, e, {4, 4, 1}, {.layers = 2});
+    EXPECT_THAT(products_beside(stage.steps[StepKind::forward], 3), testing::ElementsAre(forward)) << "of chunk 0";
+    // Full recomputation frees a layer's tensors before it makes those of the next.
+    if (granularity == model::RecomputeGranularity::full) continue;
+    EXPECT_THAT(products_beside(stage.steps[StepKind::backward], 3),
+                testing::ElementsAre(weight_gradient, input_gradient));
+    EXPECT_THAT(products_beside(stage.steps[StepKind::backward_input], 3), testing::ElementsAre(input_gradient));
+  }
+}
+
 model::ModelConfig with_experts() {
   model::ModelConfig config = small();
   config.linear_bias = false;

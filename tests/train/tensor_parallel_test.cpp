@@ -38,7 +38,8 @@ TEST_P(RowChunks, ComputeTheRunOfOneRank) {
   model_variant(GetParam()).apply(config.model);
   SelfCommunicator alone;
   const Curve expected = training_curve(alone, config, {});
-  for (const Layout layout : {"tp 2 row-chunks 4 b 2", "tp 2 sp row-chunks 2 b 2", "tp 2 sp row-chunks 4 selective"}) {
+  for (const Layout layout : {"tp 2 row-chunks 4 b 2", "tp 2 sp row-chunks 2 b 2",
+                              "tp 2 sp row-chunks 4 selective zero2", "tp 2 row-chunks 2 uniform 1"}) {
     SCOPED_TRACE(testing::Message() << layout);
     TrainingRun run(world(), config, layout, [](parallel::GridCommunicators& communicators) {
       communicators.tensor =

@@ -229,17 +229,16 @@ void SelfAttention::backward_heads(const LayerShape& shape, Gathering& doutput, 
   key_norm_->backward(heads_shape(shape, 1), qkv_heads(gradients.qkv, shape, 1), saved.keys);
 }
 
-void SelfAttention::backward_qkv(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
-                                 parallel::WeightGradient weights, TensorView term,
-                                 const std::function<void(parallel::RowChunk)>& done) const {
+parallel::ChunkWorks SelfAttention::backward_qkv(const LayerShape& shape, const Saved& saved,
+                                                 const Gradients& gradients, TensorView dx,
+                                                 parallel::WeightGradient weights, TensorView term) const {
   if (latent_) {
     latent_->backward_input(shape, saved.input, saved.latent, gradients.qkv, gradients.latent, shape.as_rows(dx),
                             weights);
-    for (int i = 0; i < shape.row_chunks; ++i) done({i, shape.row_chunks});
-    return;
+    return {};
   }
-  qkv_->backward_input(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), saved.input, shape.as_rows(dx),
-                       weights, term, done);
+  return qkv_->backward_input(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), saved.input,
+                              shape.as_rows(dx), weights, term);
 }
 
 void SelfAttention::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 
@@ -94,10 +93,9 @@ class SelfAttention {
   /// nothing is kept for it.
   void backward_heads(const LayerShape& shape, parallel::TensorContext::Gathering& doutput, const DropoutPlan& dropout,
                       const Saved& saved, Gradients& gradients) const;
-  /// Overwrites dx by way of `term`, and calls `done` for each chunk (ColumnParallelLinear::backward_input).
-  void backward_qkv(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
-                    parallel::WeightGradient weights, TensorView term,
-                    const std::function<void(parallel::RowChunk)>& done) const;
+  /// Overwrites dx by way of `term`, and returns its sums in flight (ColumnParallelLinear::backward_input).
+  parallel::ChunkWorks backward_qkv(const LayerShape& shape, const Saved& saved, const Gradients& gradients,
+                                    TensorView dx, parallel::WeightGradient weights, TensorView term) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
   /// Moves the gradient that backward_weight reads to a tensor of `saved` that is no longer read.
   void keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const;

@@ -88,10 +88,10 @@ void FeedForward::backward_projection(Gathering& doutput, const Saved& saved, co
   projection_.backward_weight(doutput.all(), saved.activated ? saved.activated : activate(saved.expanded));
 }
 
-void FeedForward::backward_expansion(const LayerShape& shape, const Saved& saved, const Gradients& gradients,
-                                     TensorView dx, WeightGradient weights, TensorView term,
-                                     const std::function<void(RowChunk)>& done) const {
-  expansion_.backward_input(gradients.expanded, saved.input, shape.as_rows(dx), weights, term, done);
+parallel::ChunkWorks FeedForward::backward_expansion(const LayerShape& shape, const Saved& saved,
+                                                     const Gradients& gradients, TensorView dx, WeightGradient weights,
+                                                     TensorView term) const {
+  return expansion_.backward_input(gradients.expanded, saved.input, shape.as_rows(dx), weights, term);
 }
 
 void FeedForward::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {

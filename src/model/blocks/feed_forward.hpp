@@ -50,10 +50,9 @@ class FeedForward {
   /// First half of backward_input, from the gathered gradients.output: fills gradients.expanded chunk by chunk.
   void backward_projection(parallel::TensorContext::Gathering& doutput, const Saved& saved, const Gradients& gradients,
                            parallel::WeightGradient weights) const;
-  /// Second half: computes dx by way of `term`, and calls `done` for each chunk (ColumnParallelLinear::backward_input).
-  void backward_expansion(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
-                          parallel::WeightGradient weights, TensorView term,
-                          const std::function<void(parallel::RowChunk)>& done) const;
+  /// Second half: computes dx by way of `term`, and returns its sums in flight (ColumnParallelLinear::backward_input).
+  parallel::ChunkWorks backward_expansion(const LayerShape& shape, const Saved& saved, const Gradients& gradients,
+                                          TensorView dx, parallel::WeightGradient weights, TensorView term) const;
   /// Accumulates the weight gradients that backward_input left.
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
   /// Moves the gradients that backward_weight reads to tensors of `saved` that are no longer read, and the gradient of

@@ -1,5 +1,7 @@
 #include "src/model/blocks/residual_form.hpp"
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace trireme::model {
@@ -10,8 +12,13 @@ class ResidualForm::BranchRun {
   /// `all_rows`: memory for rows of all tensor ranks, with sequence parallelism. A chunk's gathered input makes room
   /// for the chunk's term.
   BranchRun(const parallel::TensorContext& context, const Branch& branch, ConstTensorView x, TensorView y,
-            TensorView all_rows)
-      : context_(context), branch_(branch), x_(context, x, all_rows), y_(y), terms_(all_rows) {}
+            TensorView all_rows, Gathering::Fill fill = {})
+      : context_(context),
+        branch_(branch),
+        x_(context, x, all_rows, std::move(fill)),
+        y_(y),
+        terms_(all_rows),
+        sums_(std::make_shared<parallel::ChunkWorks>()) {}
 
   /// Starts gathering the next chunk of x, which is complete.
   void start_next() {
@@ -25,23 +32,49 @@ class ResidualForm::BranchRun {
     if (!branch_.chunk) return;
     const TensorView y = chunk.of(y_), term = y && terms_ ? chunk.of(terms_) : y;
     branch_.chunk(chunk, x_, term);
-    if (y) sums_.push_back(context_.sum_chunk(y, term));
+    if (y) sums_->chunks.push_back(context_.sum_chunk(y, term));
   }
-  /// Waits for a chunk of y.
-  void wait(RowChunk chunk) {
-    if (!sums_.empty()) sums_[static_cast<std::size_t>(chunk.index)].wait(context_.stream());
-  }
+  /// The sums of y in flight.
+  std::shared_ptr<parallel::ChunkWorks> sums() const { return sums_; }
 
  private:
   const parallel::TensorContext& context_;
   const Branch& branch_;
   Gathering x_;
   TensorView y_, terms_;
-  std::vector<Work> sums_;
+  std::shared_ptr<parallel::ChunkWorks> sums_;
 };
 
+ResidualForm::Handover::Handover(const parallel::TensorContext& context, const LayerShape& shape)
+    : chunks_(shape.row_chunks),
+      residual_(shape.allocate_residual(context.workspace)),
+      all_rows_(context.all_rows_of(shape.as_rows(residual_))) {}
+
+void ResidualForm::Handover::leave(Rest rest) {
+  rest_ = std::move(rest);
+  completed_ = 0;
+  if (chunks_ == 1) finish();
+}
+
+void ResidualForm::Handover::then(std::function<void()> function) {
+  if (!rest_) return function();
+  then_ = std::move(function);
+}
+
+void ResidualForm::Handover::complete(RowChunk chunk) {
+  if (!rest_) return;
+  rest_(chunk);
+  if (++completed_ < chunks_) return;
+  rest_ = {};
+  if (const auto function = std::exchange(then_, {})) function();
+}
+
+void ResidualForm::Handover::finish() {
+  while (rest_) complete({completed_, chunks_});
+}
+
 void ResidualForm::forward(const LayerShape& shape, ConstTensorView x, const Branch& attention,
-                           const Branch& feed_forward, Saved& saved, TensorView y) const {
+                           const Branch& feed_forward, Saved& saved, Handover& handover, TensorView y) const {
   const ArenaScope scope(context_.workspace);
   saved.input = x;
   Forward all{.saved = saved,
@@ -49,21 +82,23 @@ void ResidualForm::forward(const LayerShape& shape, ConstTensorView x, const Bra
               .feed_forward_input = {},
               .attention = {{}, attention.bias, attention.dropout},
               .feed_forward = {{}, feed_forward.bias, feed_forward.dropout},
-              .scratch = {},
+              .scratch = handover.residual(),
               .y = y};
   prepare(shape, all);
   const int chunks = shape.row_chunks;
   std::vector<Forward> parts;
   for (int i = 0; i < chunks; ++i) parts.push_back(rows(shape, all, shape.chunk(i)));
   const auto matrix = [&](auto view) { return view ? shape.as_rows(view) : view; };
-  const TensorView all_rows = context_.all_rows_of(shape.as_rows(x));
-  BranchRun first(context_, attention, matrix(all.attention_input), matrix(all.attention.value), all_rows);
+  const TensorView all_rows = handover.all_rows();
+  const auto make_input = [&](RowChunk chunk) {
+    handover.complete(chunk);
+    enter(parts[static_cast<std::size_t>(chunk.index)]);
+  };
+  BranchRun first(context_, attention, matrix(all.attention_input), matrix(all.attention.value), all_rows,
+                  attention.gathers ? make_input : Gathering::Fill());
   BranchRun second(context_, feed_forward, matrix(all.feed_forward_input), matrix(all.feed_forward.value), all_rows);
 
-  for (const Forward& part : parts) {
-    enter(part);
-    first.start_next();
-  }
+  for (int i = 0; i < chunks && !attention.gathers; ++i) make_input(shape.chunk(i));
   const ArenaScope branch_scope(context_.workspace);
   first.run_whole();
   // The feed-forward block follows attention by one chunk, whose sum runs meanwhile, and by one more if it gathers.
@@ -71,53 +106,61 @@ void ResidualForm::forward(const LayerShape& shape, ConstTensorView x, const Bra
   for (int i = 0; i < chunks + lag; ++i) {
     if (i < chunks) first.run(shape.chunk(i));
     if (i >= 1 && i <= chunks) {
-      first.wait(shape.chunk(i - 1));
+      first.sums()->wait(i - 1, context_.stream());
       connect(parts[static_cast<std::size_t>(i - 1)]);
       second.start_next();
     }
     if (i >= lag) second.run(shape.chunk(i - lag));
   }
   second.run_whole();
-  for (int i = 0; i < chunks; ++i) {
-    second.wait(shape.chunk(i));
-    leave(parts[static_cast<std::size_t>(i)]);
-  }
+  handover.leave([this, parts = std::move(parts), sums = second.sums()](RowChunk chunk) {
+    sums->wait(chunk.index, context_.stream());
+    leave(parts[static_cast<std::size_t>(chunk.index)]);
+  });
+  if (!y) handover.finish();
 }
 
 void ResidualForm::backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
-                            const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const {
+                            const BranchGradient& feed_forward, const Saved& saved, Handover& handover,
+                            TensorView dx) const {
   const ArenaScope scope(context_.workspace);
-  const auto scratch = [&] { return shape.allocate_residual(context_.workspace); };
   const Backward all{
       .saved = saved,
       .dy = dy,
       .attention = {attention.output, attention.bias_gradient, attention.dropout},
       .feed_forward = {feed_forward.output, feed_forward.bias_gradient, feed_forward.dropout},
-      .dfeed_forward = scratch(),
-      .scratch = has_gradient_scratch() ? scratch() : TensorView(),
+      .dfeed_forward = handover.residual(),
+      .scratch = has_gradient_scratch() ? shape.allocate_residual(context_.workspace) : TensorView(),
       .dx = dx,
   };
   // Holds the gathered gradient of each branch's result, then this rank's term of the gradient of its input. When a
   // chunk of that is summed, the next branch's gathering overwrites it.
-  const TensorView all_rows = context_.all_rows_of(shape.as_rows(dy));
-  const auto gathering = [&](const BranchGradient& branch) {
-    return Gathering(context_, shape.as_rows(branch.output), all_rows);
+  const TensorView all_rows = handover.all_rows();
+  const auto run_output_part = [&](const BranchGradient& branch, const Gathering::Fill& make_gradient) {
+    if (branch.output_part) {
+      Gathering doutput(context_, shape.as_rows(branch.output), all_rows, make_gradient);
+      branch.output_part(doutput);
+    } else {
+      for (int i = 0; i < shape.row_chunks; ++i) make_gradient(shape.chunk(i));
+    }
   };
   const auto term_of = [&](TensorView dx_of_branch) {
     return context_.sequence_parallel ? all_rows : shape.as_rows(dx_of_branch);
   };
-  Gathering second = gathering(feed_forward), first = gathering(attention);
-  for (int i = 0; i < shape.row_chunks; ++i) {
-    enter_backward(rows(shape, all, shape.chunk(i)));
-    if (feed_forward.output_part) second.start_next();
-  }
-  if (feed_forward.output_part) feed_forward.output_part(second);
-  feed_forward.input_part(all.dfeed_forward, term_of(all.dfeed_forward), [&](RowChunk chunk) {
-    connect_backward(rows(shape, all, chunk));
-    if (attention.output_part) first.start_next();
+  run_output_part(feed_forward, [&](RowChunk chunk) {
+    handover.complete(chunk);
+    enter_backward(rows(shape, all, chunk));
   });
-  if (attention.output_part) attention.output_part(first);
-  attention.input_part(dx, term_of(dx), [&](RowChunk chunk) { leave_backward(rows(shape, all, chunk)); });
+  parallel::ChunkWorks sums = feed_forward.input_part(all.dfeed_forward, term_of(all.dfeed_forward));
+  run_output_part(attention, [&](RowChunk chunk) {
+    sums.wait(chunk.index, context_.stream());
+    connect_backward(rows(shape, all, chunk));
+  });
+  const auto last = std::make_shared<parallel::ChunkWorks>(attention.input_part(dx, term_of(dx)));
+  handover.leave([this, shape, all, last](RowChunk chunk) {
+    last->wait(chunk.index, context_.stream());
+    leave_backward(rows(shape, all, chunk));
+  });
 }
 
 ResidualForm::Saved ResidualForm::Saved::rows(RowChunk chunk) const {

@@ -41,13 +41,45 @@ class ResidualForm {
     TensorView bias;
     Dropout dropout;
   };
+  /// Memory that the layers of a pass share, forward or backward, and work that each leaves to the next one: a layer's
+  /// last sums over the tensor group run beside the first products of the next, which completes its input chunk by
+  /// chunk.
+  class Handover {
+   public:
+    using Rest = std::function<void(RowChunk)>;
+
+    /// Allocates memory in the work space.
+    Handover(const parallel::TensorContext& context, const LayerShape& shape);
+    Handover& operator=(Handover&&) = delete;
+    /// A tensor like the residual stream: a layer writes it after it has completed its input.
+    TensorView residual() const { return residual_; }
+    /// TensorContext::all_rows_of the stream. A layer writes a chunk after it has completed that of its input.
+    TensorView all_rows() const { return all_rows_; }
+
+    /// Leaves `rest`, which completes a chunk of a layer's result, to the next layer. A single chunk it completes now.
+    void leave(Rest rest);
+    /// Calls `function` when the result is complete.
+    void then(std::function<void()> function);
+    /// Completes a chunk of the last result, if any. The chunks follow one another.
+    void complete(RowChunk chunk);
+    /// Completes all chunks that are left.
+    void finish();
+
+   private:
+    int chunks_;
+    TensorView residual_, all_rows_;
+    Rest rest_;
+    int completed_ = 0;  // chunks of rest_
+    std::function<void()> then_;
+  };
+
   /// A branch in backward.
   struct BranchGradient {
     TensorView output;  ///< gradient of y, overwritten before the functions
     /// Runs first and reads the rows of `output` of all ranks; may be absent.
     std::function<void(Gathering& doutput)> output_part;
-    /// Overwrites dx by way of `term` (ColumnParallelLinear::backward_input); calls `done` for each chunk, in order.
-    std::function<void(TensorView dx, TensorView term, const std::function<void(RowChunk)>& done)> input_part;
+    /// Overwrites dx by way of `term`, and returns its sums in flight (ColumnParallelLinear::backward_input).
+    std::function<parallel::ChunkWorks(TensorView dx, TensorView term)> input_part;
     TensorView bias_gradient;
     Dropout dropout;
   };
@@ -66,13 +98,14 @@ class ResidualForm {
   virtual Saved make_saved(const LayerShape& shape, Arena& arena) const;
   /// Returns a tensor like the residual stream that only `backward` reads.
   virtual TensorView unread_by_weights(const Saved& saved) const { return saved.middle; }
-  /// Overwrites y; x must outlive `saved`. An empty y only fills `saved`. Works chunk by chunk
-  /// (LayerShape::row_chunks): the sum of a branch's chunk runs beside the products of other chunks.
+  /// Overwrites y when `handover` completes it; x, which it may still have to complete, must outlive `saved`. An empty
+  /// y only fills `saved`. Works chunk by chunk (LayerShape::row_chunks): the sum of a branch's chunk runs beside the
+  /// products of other chunks. Until y is complete, `saved` may be overwritten only by the forward of the next layer.
   void forward(const LayerShape& shape, ConstTensorView x, const Branch& attention, const Branch& feed_forward,
-               Saved& saved, TensorView y) const;
-  /// Overwrites dx; accumulates the gradients of norms and biases, chunk by chunk.
+               Saved& saved, Handover& handover, TensorView y) const;
+  /// Overwrites dx, and completes the gradients of norms and biases, to which it adds, when `handover` completes dx.
   void backward(const LayerShape& shape, ConstTensorView dy, const BranchGradient& attention,
-                const BranchGradient& feed_forward, const Saved& saved, TensorView dx) const;
+                const BranchGradient& feed_forward, const Saved& saved, Handover& handover, TensorView dx) const;
 
  protected:
   /// Result of a branch without its bias, and the rest of its term of the residual stream; or the gradients of result
@@ -87,7 +120,7 @@ class ResidualForm {
     Saved saved;
     ConstTensorView attention_input, feed_forward_input;
     Term attention, feed_forward;
-    TensorView scratch;
+    TensorView scratch;  ///< Handover::residual
     TensorView y;
   };
   /// Tensors of backward, or their rows of one chunk.
@@ -100,7 +133,7 @@ class ResidualForm {
     TensorView dx;             ///< gradient of attention's input, then of x
   };
 
-  /// Fills the inputs and results of the branches and `scratch`. May allocate them in the work space.
+  /// Fills the inputs and results of the branches.
   virtual void prepare(const LayerShape& shape, Forward& f) const = 0;
   virtual bool has_gradient_scratch() const { return false; }
 

@@ -9,11 +9,11 @@ class PreNorm final : public ResidualForm {
   using ResidualForm::ResidualForm;
 
  private:
-  void prepare(const LayerShape& shape, Forward& f) const override {
+  void prepare(const LayerShape&, Forward& f) const override {
     f.attention_input = f.saved.normed_1;
     f.feed_forward_input = f.saved.second;
-    f.attention.value = shape.allocate_residual(context_.workspace);
-    if (f.y) f.feed_forward.value = f.attention.value;
+    f.attention.value = f.scratch;
+    if (f.y) f.feed_forward.value = f.scratch;
   }
 
   void enter(const Forward& f) const override {
@@ -56,10 +56,10 @@ class Parallel final : public ResidualForm {
   }
 
  private:
-  void prepare(const LayerShape& shape, Forward& f) const override {
+  void prepare(const LayerShape&, Forward& f) const override {
     f.attention_input = f.saved.normed_1;
     f.feed_forward_input = f.saved.second;
-    if (f.y) f.attention.value = f.feed_forward.value = shape.allocate_residual(context_.workspace);
+    if (f.y) f.attention.value = f.feed_forward.value = f.scratch;
   }
 
   void enter(const Forward& f) const override {
@@ -98,7 +98,7 @@ class PostNorm final : public ResidualForm {
   void prepare(const LayerShape& shape, Forward& f) const override {
     f.attention_input = f.saved.input;
     f.feed_forward_input = f.saved.normed_1;
-    f.attention.value = f.feed_forward.value = shape.allocate_residual(context_.workspace);
+    f.attention.value = f.feed_forward.value = f.scratch;
     if (!f.y)
       f.y = shape.allocate_residual(context_.workspace);  // backward needs the second sum, which the norm computes
   }
@@ -139,12 +139,11 @@ class PostBranchNorm final : public ResidualForm {
   TensorView unread_by_weights(const Saved& saved) const override { return saved.second; }
 
  private:
-  void prepare(const LayerShape& shape, Forward& f) const override {
+  void prepare(const LayerShape&, Forward& f) const override {
     f.attention_input = f.saved.input;
     f.feed_forward_input = f.saved.middle;
     f.attention.value = f.saved.normed_1;
     f.feed_forward.value = f.saved.second;
-    f.scratch = shape.allocate_residual(context_.workspace);
   }
 
   void enter(const Forward&) const override {}
@@ -190,12 +189,11 @@ class SandwichNorm final : public ResidualForm {
   }
 
  private:
-  void prepare(const LayerShape& shape, Forward& f) const override {
+  void prepare(const LayerShape&, Forward& f) const override {
     f.attention_input = f.saved.normed_1;
     f.feed_forward_input = f.saved.second;
     f.attention.value = f.saved.result_1;
     f.feed_forward.value = f.saved.result_2;
-    f.scratch = shape.allocate_residual(context_.workspace);
   }
 
   void enter(const Forward& f) const override {

@@ -38,8 +38,8 @@ TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const
 }
 
 TransformerLayer::Saved TransformerLayer::make_saved(const LayerShape& shape, const RecomputedModules& recomputed,
-                                                     Arena& arena) const {
-  Saved saved{residual_->make_saved(shape, arena), attention_.make_saved(shape, recomputed.attention, arena), {}, {}};
+                                                     const ResidualForm::Saved& residual, Arena& arena) const {
+  Saved saved{residual, attention_.make_saved(shape, recomputed.attention, arena), {}, {}};
   if (experts_) {
     saved.experts = experts_->make_saved(shape, recomputed, arena);
   } else {
@@ -78,7 +78,7 @@ ResidualForm::Branch TransformerLayer::feed_forward(const LayerShape& shape, con
 }
 
 void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
-                               TensorView y) const {
+                               ResidualForm::Handover& handover, TensorView y) const {
   TensorView heads;
   const ResidualForm::Branch attention{.whole =
                                            [&](Gathering& in, TensorView out) {
@@ -92,13 +92,12 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
                                        .gathers = attention_.gathers_input(),
                                        .bias = attention_bias_.value,
                                        .dropout = dropout.at(layer_, DropoutSite::attention_output)};
-  residual_->forward(shape, x, attention, feed_forward(shape, dropout, saved), saved.residual, y);
+  residual_->forward(shape, x, attention, feed_forward(shape, dropout, saved), saved.residual, handover, y);
 }
 
 void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
-                                      Saved& saved, Gradients& gradients, TensorView dx,
-                                      parallel::WeightGradient weights, double mean_gradient) const {
-  using Done = std::function<void(RowChunk)>;
+                                      Saved& saved, Gradients& gradients, ResidualForm::Handover& handover,
+                                      TensorView dx, parallel::WeightGradient weights, double mean_gradient) const {
   const ResidualForm::BranchGradient attention{
       .output = gradients.attention.output,
       .output_part =
@@ -106,8 +105,8 @@ void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView d
             attention_.backward_heads(shape, doutput, dropout, saved.attention, gradients.attention);
           },
       .input_part =
-          [&](TensorView din, TensorView term, const Done& done) {
-            attention_.backward_qkv(shape, saved.attention, gradients.attention, din, weights, term, done);
+          [&](TensorView din, TensorView term) {
+            return attention_.backward_qkv(shape, saved.attention, gradients.attention, din, weights, term);
           },
       .bias_gradient = attention_bias_.gradient,
       .dropout = dropout.at(layer_, DropoutSite::attention_output)};
@@ -118,19 +117,19 @@ void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView d
       .bias_gradient = feed_forward_bias_.gradient,
       .dropout = dropout.at(layer_, DropoutSite::mlp_output)};
   if (experts_) {
-    feed_forward.input_part = [&](TensorView din, TensorView, const Done& done) {
+    feed_forward.input_part = [&](TensorView din, TensorView) {
       experts_->backward(shape, saved.experts, gradients.experts, din, mean_gradient);
-      for (int i = 0; i < shape.row_chunks; ++i) done(shape.chunk(i));
+      return parallel::ChunkWorks();
     };
   } else {
     feed_forward.output_part = [&](Gathering& doutput) {
       feed_forward_->backward_projection(doutput, saved.feed_forward, gradients.feed_forward, weights);
     };
-    feed_forward.input_part = [&](TensorView din, TensorView term, const Done& done) {
-      feed_forward_->backward_expansion(shape, saved.feed_forward, gradients.feed_forward, din, weights, term, done);
+    feed_forward.input_part = [&](TensorView din, TensorView term) {
+      return feed_forward_->backward_expansion(shape, saved.feed_forward, gradients.feed_forward, din, weights, term);
     };
   }
-  residual_->backward(shape, dy, attention, feed_forward, saved.residual, dx);
+  residual_->backward(shape, dy, attention, feed_forward, saved.residual, handover, dx);
 }
 
 void TransformerLayer::keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const {
@@ -161,7 +160,9 @@ void TransformerLayer::forward_cached(const LayerShape& shape, ConstTensorView x
   };
   attention.gathers = false;
   attention.bias = attention_bias_.value;
-  residual_->forward(shape, x, attention, feed_forward(shape, {}, saved), saved.residual, y);
+  ResidualForm::Handover handover(context_, shape);
+  residual_->forward(shape, x, attention, feed_forward(shape, {}, saved), saved.residual, handover, y);
+  handover.finish();
 }
 
 }  // namespace trireme::model

@@ -30,17 +30,27 @@ class TransformerLayer {
   TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                    const ModelConfig& config, int layer, std::int64_t first_head);
 
-  Saved make_saved(const LayerShape& shape, const RecomputedModules& recomputed, Arena& arena) const;
+  Saved make_saved(const LayerShape& shape, const RecomputedModules& recomputed, Arena& arena) const {
+    return make_saved(shape, recomputed, make_residual(shape, arena), arena);
+  }
+  /// The same, with a result of make_residual of any layer.
+  Saved make_saved(const LayerShape& shape, const RecomputedModules& recomputed, const ResidualForm::Saved& residual,
+                   Arena& arena) const;
+  ResidualForm::Saved make_residual(const LayerShape& shape, Arena& arena) const {
+    return residual_->make_saved(shape, arena);
+  }
   Gradients make_gradients(const LayerShape& shape, const RecomputedModules& recomputed, Arena& arena) const;
 
-  /// Overwrites y [s_local, b, h]; x must outlive `saved`. An empty y only fills `saved`.
+  /// Overwrites y [s_local, b, h]; x must outlive `saved`. An empty y only fills `saved`. `handover` completes x and y:
+  /// see ResidualForm::forward.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
-               TensorView y) const;
+               ResidualForm::Handover& handover, TensorView y) const;
   /// Computes dx from dy, overwritten, and the gradients of norms, output biases and experts, accumulated; fills
-  /// `gradients`. `mean_gradient`: see Experts::backward.
+  /// `gradients`. `handover` completes dy, dx and gradients of norms: see ResidualForm::backward. `mean_gradient`: see
+  /// Experts::backward.
   void backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout, Saved& saved,
-                      Gradients& gradients, TensorView dx, parallel::WeightGradient weights,
-                      double mean_gradient) const;
+                      Gradients& gradients, ResidualForm::Handover& handover, TensorView dx,
+                      parallel::WeightGradient weights, double mean_gradient) const;
   /// Moves the `gradients` that backward_weight reads to tensors of `saved` that are no longer read. A micro-batch
   /// waiting for backward_weight then takes no more memory than one waiting for its backward.
   void keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const;

@@ -1,5 +1,7 @@
 #include "src/model/stage/layer_stack.hpp"
 
+#include <algorithm>
+
 namespace trireme::model {
 
 using parallel::WeightGradient;
@@ -39,9 +41,7 @@ TensorView LayerStack::make_input(const Pass& pass) const {
 }
 
 TensorView LayerStack::make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const {
-  // Backward reads the full input unless a copy of its shard is kept.
-  const bool keeps_input = span == spans.size() || !keeps_shard_of_input(spans[span], pass.keeps);
-  return pass.keeps && keeps_input ? pass.shape.allocate_residual(pass.arena) : pass.streams.next();
+  return is_stream(pass, spans, span) ? pass.streams.next() : pass.shape.allocate_residual(pass.arena);
 }
 
 ConstTensorView LayerStack::own_shard(ConstTensorView whole, Arena& arena) const {
@@ -59,82 +59,114 @@ ConstTensorView LayerStack::whole_input(const Pass& pass, const LayerSpan& span,
   return whole;
 }
 
-void LayerStack::forward_saving(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y,
-                                SavedSpan& saved) const {
+void LayerStack::forward_saving(const Pass& pass, const LayerSpan& span, ConstTensorView x,
+                                ResidualForm::Handover& handover, TensorView y, SavedSpan& saved) const {
   for (int i = 0; i < span.layers; ++i) {
     const int index = first_of(pass.chunk) + span.first + i;
     saved.layers.push_back(layer(index).make_saved(pass.shape, recomputation_.selected(), pass.arena));
     const TensorView output = i + 1 == span.layers ? y : pass.shape.allocate_residual(pass.arena);
     hooks_.before_forward(unit(index));
-    layer(index).forward(pass.shape, x, pass.dropout, saved.layers.back(), output);
-    show(pass, index, output);
+    layer(index).forward(pass.shape, x, pass.dropout, saved.layers.back(), handover, output);
+    handover.then([this, &pass, index, output] { show(pass, index, output); });
     x = output;
   }
   activations_.note_peak();
 }
 
-void LayerStack::forward_only(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y) const {
+void LayerStack::forward_only(const Pass& pass, const LayerSpan& span, ConstTensorView x,
+                              const ResidualForm::Saved& residual, ResidualForm::Handover& handover,
+                              TensorView y) const {
   const ArenaScope scope(context_.workspace);
   ResidualPair streams(pass.shape, context_.workspace);
   for (int i = 0; i < span.layers; ++i) {
     const int index = first_of(pass.chunk) + span.first + i;
     const ArenaScope layer_scope(pass.arena);
-    TransformerLayer::Saved saved = layer(index).make_saved(pass.shape, recomputation_.selected(), pass.arena);
+    TransformerLayer::Saved saved =
+        layer(index).make_saved(pass.shape, recomputation_.selected(), residual, pass.arena);
     activations_.note_peak();
     const TensorView output = i + 1 == span.layers ? y : streams.next();
     hooks_.before_forward(unit(index));
-    layer(index).forward(pass.shape, x, pass.dropout, saved, output);
-    show(pass, index, output);
+    layer(index).forward(pass.shape, x, pass.dropout, saved, handover, output);
+    handover.then([this, &pass, index, output] { show(pass, index, output); });
     x = output;
   }
 }
 
 ConstTensorView LayerStack::forward(const Pass& pass, ConstTensorView x, TensorView y, Saved& saved) const {
   const std::vector<LayerSpan> spans = spans_of(pass.chunk, pass.keeps);
+  if (spans.empty()) return x;
+  int streams = 0;
+  for (std::size_t i = 1; i < spans.size() + (y ? 0 : 1); ++i) streams += is_stream(pass, spans, i) ? 1 : 0;
+  pass.streams.reserve(std::min(streams, 2));
+  const ArenaScope scope(context_.workspace);
+  ResidualForm::Handover handover(context_, pass.shape);
+  // The arena keeps only tensors that backward reads.
+  Arena& passing = pass.keeps ? context_.workspace : pass.arena;
+  const ArenaScope passing_scope(passing);
+  ResidualForm::Saved residual;
+  if (spans.front().recomputed) residual = layers_.front().make_residual(pass.shape, passing);
   for (std::size_t i = 0; i < spans.size(); ++i) {
     SavedSpan& kept = saved.emplace_back();
     kept.mark = pass.arena.mark();
-    kept.input = keeps_shard_of_input(spans[i], pass.keeps) ? own_shard(x, pass.arena) : x;
+    if (keeps_shard_of_input(spans[i], pass.keeps)) {
+      handover.finish();
+      kept.input = own_shard(x, pass.arena);
+    } else {
+      kept.input = x;
+    }
     const TensorView output = i + 1 == spans.size() && y ? y : make_input(pass, spans, i + 1);
     if (spans[i].recomputed) {
-      forward_only(pass, spans[i], x, output);
+      forward_only(pass, spans[i], x, residual, handover, output);
     } else {
-      forward_saving(pass, spans[i], x, output, kept);
+      forward_saving(pass, spans[i], x, handover, output, kept);
     }
     x = output;
   }
+  handover.finish();
   return x;
 }
 
-void LayerStack::backward_layer(const Pass& pass, const LayerSpan& span, int index, ConstTensorView dy, TensorView dx,
-                                WeightGradient weights, SavedSpan& saved) const {
+void LayerStack::backward_layer(const Pass& pass, const LayerSpan& span, int index, ConstTensorView dy,
+                                ResidualForm::Handover& handover, TensorView dx, WeightGradient weights,
+                                SavedSpan& saved) const {
   const int number = first_of(pass.chunk) + span.first + index;
   TransformerLayer::Saved& kept = saved.layers[static_cast<std::size_t>(index)];
   TransformerLayer::Gradients& gradients = saved.gradients[static_cast<std::size_t>(index)];
   const ArenaScope scope(context_.workspace);
   gradients = layer(number).make_gradients(pass.shape, recomputation_.selected(), context_.workspace);
+  if (hooks_.takes_units_in_turn()) handover.finish();
   hooks_.before_backward(unit(number));
-  layer(number).backward_input(pass.shape, dy, pass.dropout, kept, gradients, dx, weights, pass.mean_gradient);
-  if (weights == WeightGradient::now) {
-    hooks_.after_backward(unit(number), pass.last);
-  } else {
-    layer(number).keep_for_weights(pass.shape, kept, gradients);
-    hooks_.pause_backward(unit(number));
-  }
+  layer(number).backward_input(pass.shape, dy, pass.dropout, kept, gradients, handover, dx, weights,
+                               pass.mean_gradient);
+  if (weights == WeightGradient::later) layer(number).keep_for_weights(pass.shape, kept, gradients);
+  handover.then([this, &pass, number, weights] {
+    if (weights == WeightGradient::now) {
+      hooks_.after_backward(unit(number), pass.last);
+    } else {
+      hooks_.pause_backward(unit(number));
+    }
+  });
 }
 
 ConstTensorView LayerStack::backward(const Pass& pass, ConstTensorView dy, TensorView dx, WeightGradient weights,
                                      Saved& saved) const {
   const std::vector<LayerSpan> spans = spans_of(pass.chunk, pass.keeps);
+  if (spans.empty()) return dy;
+  pass.streams.reserve(std::min(layers_of(pass.chunk) - (dx ? 1 : 0), 2));
+  const ArenaScope scope(context_.workspace);
+  ResidualForm::Handover handover(context_, pass.shape);
   for (std::size_t s = spans.size(); s-- > 0;) {
     SavedSpan& kept = saved[s];
-    if (spans[s].recomputed) forward_saving(pass, spans[s], whole_input(pass, spans[s], kept.input), {}, kept);
+    if (spans[s].recomputed) {
+      forward_saving(pass, spans[s], whole_input(pass, spans[s], kept.input), handover, {}, kept);
+    }
     kept.gradients.resize(kept.layers.size());
     for (int i = spans[s].layers - 1; i >= 0; --i) {
       const TensorView target = s == 0 && i == 0 && dx ? dx : pass.streams.next();
-      backward_layer(pass, spans[s], i, dy, target, weights, kept);
+      backward_layer(pass, spans[s], i, dy, handover, target, weights, kept);
       dy = target;
     }
+    handover.finish();
     // Frees memory for the next recomputation.
     if (weights == WeightGradient::now) pass.arena.release(kept.mark);
   }

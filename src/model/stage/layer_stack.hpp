@@ -24,6 +24,11 @@ class ResidualPair {
     if (!tensor) tensor = shape_.allocate_residual(workspace_);
     return tensor;
   }
+  /// Allocates the tensors that `count` calls of `next` will return.
+  void reserve(int count) {
+    for (int i = 0; i < count; ++i) next();
+    turn_ -= count;
+  }
 
  private:
   const LayerShape& shape_;
@@ -111,17 +116,26 @@ class LayerStack {
   }
   /// Returns a tensor for the input of span number `span`, or after the last span for the result.
   TensorView make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const;
+  /// Returns whether that is one of the pass's streams. Backward reads the full input unless a copy of its shard is
+  /// kept.
+  bool is_stream(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const {
+    return !pass.keeps || (span < spans.size() && keeps_shard_of_input(spans[span], pass.keeps));
+  }
   /// Copies this tensor rank's shard of a replicated tensor.
   ConstTensorView own_shard(ConstTensorView whole, Arena& arena) const;
   /// Returns a span's input, gathered if only shards of it were kept.
   ConstTensorView whole_input(const Pass& pass, const LayerSpan& span, ConstTensorView kept) const;
-  /// Runs a span from x to y and keeps what backward needs. With an empty y the last layer computes only that.
-  void forward_saving(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y, SavedSpan& saved) const;
-  /// Runs a span from x to y and keeps nothing.
-  void forward_only(const Pass& pass, const LayerSpan& span, ConstTensorView x, TensorView y) const;
-  /// Runs backward through layer `index` of a span.
-  void backward_layer(const Pass& pass, const LayerSpan& span, int index, ConstTensorView dy, TensorView dx,
-                      parallel::WeightGradient weights, SavedSpan& saved) const;
+  /// Runs a span from x to y, which `handover` completes, and keeps what backward needs. With an empty y the last layer
+  /// computes only that.
+  void forward_saving(const Pass& pass, const LayerSpan& span, ConstTensorView x, ResidualForm::Handover& handover,
+                      TensorView y, SavedSpan& saved) const;
+  /// Runs a span from x to y, which `handover` completes, and keeps nothing. All its layers overwrite `residual`.
+  void forward_only(const Pass& pass, const LayerSpan& span, ConstTensorView x, const ResidualForm::Saved& residual,
+                    ResidualForm::Handover& handover, TensorView y) const;
+  /// Runs backward through layer `index` of a span to dx, which `handover` completes.
+  void backward_layer(const Pass& pass, const LayerSpan& span, int index, ConstTensorView dy,
+                      ResidualForm::Handover& handover, TensorView dx, parallel::WeightGradient weights,
+                      SavedSpan& saved) const;
 
   parallel::TensorContext context_;
   Recomputation recomputation_;

@@ -46,6 +46,8 @@ class DataParallel final : public ParameterHooks {
   void before_backward(int unit) override;
   void pause_backward(int unit) override;
   void after_backward(int unit, bool last) override;
+  /// They share the work memory.
+  bool takes_units_in_turn() const override { return buffer_.has_work(); }
 
  private:
   bool shards_gradients() const { return buffer_.options().sharding == DataSharding::optimizer_and_gradients; }

@@ -69,11 +69,11 @@ void ColumnParallelLinear::multiply_gradient(RowChunk chunk, ConstTensorView dy,
 void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx,
                                           WeightGradient weights) const {
   const ArenaScope scope(context_.workspace);
-  backward_input(dy, x, dx, weights, context_.term_of(dx), [](RowChunk) {});
+  backward_input(dy, x, dx, weights, context_.term_of(dx)).wait(context_.stream());
 }
 
-void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights,
-                                          TensorView term, const std::function<void(RowChunk)>& done) const {
+ChunkWorks ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx,
+                                                WeightGradient weights, TensorView term) const {
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
   std::optional<TensorContext::Gathering> input;
@@ -87,10 +87,7 @@ void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x,
     if (!context_.overlap) sums.wait(stream);
   }
   if (input) accumulate(dy, input->all());
-  for (int i = 0; i < context_.row_chunks; ++i) {
-    sums.chunks[static_cast<std::size_t>(i)].wait(stream);
-    done(context_.chunk(i));
-  }
+  return sums;
 }
 
 void ColumnParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {

@@ -33,11 +33,11 @@ class ColumnParallelLinear {
   /// dx = sum over the tensor group of dy W, [N, in], overwritten, chunk by chunk (TensorContext::row_chunks). x is
   /// forward's input, unread with WeightGradient::later.
   void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights) const;
-  /// The same with `term`, a result of TensorContext::term_of(dx), for this rank's term. Calls `done` for each chunk of
-  /// dx in order, after the products of the weights' gradients, behind which the sums run. It may overwrite the chunk
-  /// of `term`.
-  void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights, TensorView term,
-                      const std::function<void(RowChunk)>& done) const;
+  /// The same with `term`, a result of TensorContext::term_of(dx), for this rank's term. Returns the sums in flight,
+  /// one for each chunk of dx. They run behind the products of the weights' gradients and what follows; a chunk of
+  /// `term` is free after its sum.
+  ChunkWorks backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights,
+                            TensorView term) const;
   /// Accumulates the gradients of weights and biases.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "src/backend/backend.hpp"
@@ -13,6 +16,10 @@ struct ChunkWorks {
   std::vector<Work> chunks;
   void wait(Stream& stream) {
     for (Work& work : chunks) work.wait(stream);
+  }
+  /// Waits for one of them; without any, all is there.
+  void wait(std::int64_t chunk, Stream& stream) {
+    if (!chunks.empty()) chunks[static_cast<std::size_t>(chunk)].wait(stream);
   }
 };
 
@@ -66,33 +73,47 @@ struct TensorContext {
   /// parallelism this rank's own.
   class Gathering {
    public:
-    /// Starts nothing. `whole` is a result of `all_rows_of`.
-    Gathering(const TensorContext& context, ConstTensorView own, TensorView whole)
-        : context_(context), own_(own), whole_(whole) {}
+    /// Overwrites a chunk of this rank's rows.
+    using Fill = std::function<void(RowChunk)>;
+    /// Starts nothing. `whole` is a result of `all_rows_of`. With `fill` chunks are made and start when they are asked
+    /// for, otherwise by start_next.
+    Gathering(const TensorContext& context, ConstTensorView own, TensorView whole, Fill fill = {})
+        : context_(context), own_(own), whole_(whole), fill_(std::move(fill)) {}
     /// Starts gathering the next chunk, after which its own rows may not change.
     void start_next() {
+      const RowChunk chunk = context_.chunk(started_++);
+      if (fill_) fill_(chunk);
       if (!context_.sequence_parallel) return;
-      const RowChunk chunk = context_.chunk(static_cast<int>(arrivals_.size()));
       arrivals_.push_back(context_.tensor_group.all_gather(context_.stream(), chunk.of(own_), chunk.of(whole_)));
     }
     /// Waits for a chunk, and returns its rows.
     ConstTensorView rows(RowChunk chunk) {
       if (chunk.count == 1) return all();
+      // The next chunk's gathering runs beside the work on this one.
+      start_until(static_cast<int>(chunk.index) + (context_.sequence_parallel ? 2 : 1));
       if (!context_.sequence_parallel) return chunk.of(own_);
       arrivals_[static_cast<std::size_t>(chunk.index)].wait(context_.stream());
       return ConstTensorView(chunk.of(whole_));
     }
     /// Waits for all chunks, and returns all rows.
     ConstTensorView all() {
+      start_until(context_.row_chunks);
       for (Work& work : arrivals_) work.wait(context_.stream());
       return context_.sequence_parallel ? ConstTensorView(whole_) : own_;
     }
+    /// This rank's rows, for which nothing waits.
     ConstTensorView own() const { return own_; }
 
    private:
+    void start_until(int end) {
+      while (fill_ && started_ < std::min(end, context_.row_chunks)) start_next();
+    }
+
     const TensorContext& context_;
     ConstTensorView own_;
     TensorView whole_;
+    Fill fill_;
+    int started_ = 0;
     std::vector<Work> arrivals_;
   };
   /// Allocates a matrix of all rows in the work space, for a matrix [n, columns] of this rank's; empty without sequence
