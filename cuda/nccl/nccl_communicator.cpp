@@ -302,6 +302,20 @@ void NcclCommunicator::barrier() {
   all_reduce(host, TensorView(token_.data(), DType::int32, {1}), ReduceOp::max).wait(host);
 }
 
+Allocator& NcclCommunicator::buffers(Allocator& memory) {
+  const BufferRegistration registration = buffer_registration();
+  if (registration == BufferRegistration::none) {
+    log::warn("the buffers of the group {} are not registered: this NCCL is older than 2.19", name());
+    return memory;
+  }
+  if (!buffers_) {
+    log::info("the buffers of the group {} are registered with NCCL{}", name(),
+              registration == BufferRegistration::window ? ", as windows of symmetric memory" : "");
+    buffers_.emplace(handle_, memory_);
+  }
+  return *buffers_;
+}
+
 std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key, const std::string& name, GroupUse use) {
   std::unique_ptr<Communicator> host = host_->split(colour, key, name);
   const bool alone = host != nullptr && host->size() == 1;

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
-#include "cuda/nccl/nccl_handle.hpp"
+#include "cuda/nccl/registered_memory.hpp"
 #include "src/comm/communicator.hpp"
 
 namespace trireme::cuda {
@@ -54,6 +55,8 @@ class NcclCommunicator final : public Communicator {
   std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override;
   Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override;
   void barrier() override;
+  /// RegisteredMemory, if NCCL can register it.
+  Allocator& buffers(Allocator& memory) override;
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, GroupUse use) override;
 
  private:
@@ -75,6 +78,7 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<NcclHandle> handle_;
   Device::Watch collectives_;
   std::shared_ptr<DeviceMemory> memory_;
+  std::optional<RegisteredMemory> buffers_;
   GroupUse use_;
   Buffer token_;  // operand of barriers, and of the p2p communicators' first operations
   struct P2pCommunicator {

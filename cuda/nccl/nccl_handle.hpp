@@ -33,6 +33,7 @@ class NcclHandle {
   ncclComm_t handle() const { return comm_; }
   CudaStream& stream() { return stream_; }
 
+  bool is_alive() const { return comm_ != nullptr; }
   /// Throws NcclError if the communicator was aborted before.
   void check_alive() const;
   /// Runs a call of NCCL with this communicator; throws NcclError if it failed or takes too long.

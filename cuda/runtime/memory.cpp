@@ -46,20 +46,26 @@ void DeviceMemory::check_allocation(cudaError_t status, const char* call, std::s
 }
 
 Buffer DeviceMemory::allocate(std::size_t size_bytes) {
+  const auto allocate = [](void** data, std::size_t bytes) { return cudaMalloc(data, bytes); };
+  return allocate_by({"cudaMalloc", allocate, [](void* data) { cudaFree(data); }}, size_bytes);
+}
+
+Buffer DeviceMemory::allocate_by(const Functions& functions, std::size_t size_bytes) {
   const std::size_t taken = std::max(size_bytes, min_block_bytes);
   void* data = nullptr;
-  cudaError_t status = cudaMalloc(&data, taken);
+  cudaError_t status = functions.allocate(&data, taken);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // clears the error, which is not one of a later launch
     // The pool caches freed scratch memory, most of it from the choice of algorithms.
     device_->check(cudaMemPoolTrimTo(pool_->get(), 0), "cudaMemPoolTrimTo");
-    status = cudaMalloc(&data, taken);
+    status = functions.allocate(&data, taken);
   }
-  check_allocation(status, "cudaMalloc", taken);
+  check_allocation(status, functions.call, taken);
   count_->add(taken);
-  return {static_cast<std::byte*>(data), size_bytes, [device = device_, count = count_, taken](std::byte* pointer) {
+  return {static_cast<std::byte*>(data), size_bytes,
+          [device = device_, count = count_, taken, free = functions.free](std::byte* pointer) {
             if (std::uncaught_exceptions() > 0) device->abandon();
-            cudaFree(pointer);
+            free(pointer);
             count->now -= taken;
           }};
 }

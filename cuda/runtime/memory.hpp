@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 
 #include "cuda/runtime/stream.hpp"
@@ -16,6 +17,14 @@ class DeviceMemory final : public Allocator {
   /// Allocates long-lived memory for use on every stream; freeing it waits for the GPU. Throws EnvironmentError, with
   /// the requested and free bytes, if memory is insufficient.
   Buffer allocate(std::size_t size_bytes) override;
+  /// Functions that allocate and free memory instead of cudaMalloc and cudaFree.
+  struct Functions {
+    const char* call;  ///< name of the first, for messages
+    std::function<cudaError_t(void** data, std::size_t size_bytes)> allocate;
+    std::function<void(void* data)> free;
+  };
+  /// `allocate` by other functions.
+  Buffer allocate_by(const Functions& functions, std::size_t size_bytes);
   /// Allocates scratch memory for the work of `stream` until the buffer is released. Never waits: memory is taken from
   /// and returned to a pool in stream order. The stream must outlive the buffer.
   Buffer allocate_on(CudaStream& stream, std::size_t size_bytes);

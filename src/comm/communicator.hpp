@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/tensor/memory.hpp"
 #include "src/tensor/stream.hpp"
 #include "src/tensor/tensor_view.hpp"
 
@@ -85,6 +86,10 @@ class Communicator {
   [[nodiscard]] virtual Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers);
   /// Blocks the host until every rank arrives.
   virtual void barrier() = 0;
+
+  /// Memory for tensors of this group's operations: that of `memory`, or some that the group reads and writes faster.
+  /// All ranks of the group allocate it in the same order and with equal sizes, and free it before the group ends.
+  virtual Allocator& buffers(Allocator& memory) { return memory; }
 
   /// Creates a communicator of the ranks with equal `colour`, ordered by `key`; null for a negative colour. Collective
   /// over this group.

@@ -27,6 +27,7 @@ class ForwardingCommunicator : public Communicator {
     return inner_.grouped_exchange(stream, transfers);
   }
   void barrier() override { inner_.barrier(); }
+  Allocator& buffers(Allocator& memory) override { return inner_.buffers(memory); }
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, GroupUse use) override {
     return inner_.split(colour, key, name, use);
   }

@@ -39,6 +39,7 @@ class Arena {
   explicit Arena(Allocator& allocator, std::size_t block_bytes = std::size_t{1} << 20)
       : allocator_(&allocator), block_bytes_(block_bytes) {}
 
+  Allocator& allocator() const { return *allocator_; }
   /// Returns an uninitialised tensor, aligned to 64 bytes, valid until the arena is reset to an earlier mark.
   TensorView allocate(DType dtype, const Shape& shape);
 

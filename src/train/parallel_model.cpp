@@ -21,6 +21,11 @@ Communicator* if_several(const std::unique_ptr<Communicator>& group) {
   return group != nullptr && group->size() > 1 ? group.get() : nullptr;
 }
 
+/// Memory for the tensors that a group communicates.
+Allocator& buffers_of(Communicator& group, Backend& backend, const ParallelConfig& config) {
+  return config.registered_buffers ? group.buffers(backend) : backend;
+}
+
 /// Group 1 has the experts, if they are divided over ranks.
 std::vector<parallel::GradientGroup> gradient_groups_of(const parallel::GridCommunicators& communicators) {
   std::vector<parallel::GradientGroup> groups = {
@@ -112,10 +117,11 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
       vocabulary_(config.vocabulary, communicators.tensor->rank(), communicators.tensor->size(),
                   execution.vocabulary_multiple, execution.padded_vocabulary_size),
       shard_(shard_of(pipeline_layout_, grid, world.rank(), execution.parallel)),
-      workspace_(backend, std::size_t{1} << 22),
+      workspace_(buffers_of(*communicators.tensor, backend, execution.parallel), std::size_t{1} << 22),
       gradient_groups_(gradient_groups_of(communicators)),
       parameters_(backend, execution.dtype, model::model_parameters(config, shard_, vocabulary_),
-                  execution.parallel.data_parallel, members_of(gradient_groups_)),
+                  execution.parallel.data_parallel, members_of(gradient_groups_),
+                  &buffers_of(*communicators.gradient, backend, execution.parallel)),
       data_parallel_(backend, parameters_, gradient_groups_),
       stage_({backend, *communicators.tensor, workspace_, shard_.sequence_parallel,
               execution.parallel.async_tensor_all_reduce, if_several(communicators.context),

@@ -29,6 +29,7 @@ struct ParallelConfig {
   parallel::PipelineSplit pipeline;     ///< layers of each stage
   std::optional<parallel::ScheduleKind> schedule;  ///< default: 1F1B, interleaved with several chunks per rank
   bool overlap_p2p = false;                        ///< overlaps messages between stages with computation
+  bool registered_buffers = false;                 ///< Communicator::buffers for tensor and gradient groups
   bool scatter_gather = true;                      ///< each tensor rank sends its shard of a message between stages
   parallel::DataParallelOptions data_parallel;     ///< training only
 };
@@ -102,6 +103,8 @@ inline void validate(const ExecutionConfig& config, const model::ModelConfig& mo
                 "expert");
   TRIREME_CHECK(!config.recomputation.selected().experts || experts > 0, ConfigError,
                 "<recompute_modules> moe: the model has no experts. Leave it out.");
+  TRIREME_CHECK(!config.parallel.registered_buffers || experts == 0, ConfigError,
+                "<use_nccl_ub> excludes experts: ranks with other tokens allocate other memory. Leave it out.");
   TRIREME_CHECK(!folds_experts || experts > 0, ConfigError,
                 "<expert_tensor_parallel_size>: the model has no experts. Leave it out.");
   TRIREME_CHECK(!folds_experts || config.parallel.row_chunks == 1 || !config.parallel.sequence_parallel, ConfigError,

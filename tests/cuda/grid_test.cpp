@@ -27,7 +27,9 @@ const std::string sharded_data = "zero1 overlap gather bucket 5000";
 
 /// All tested grids of this many ranks, with options that change their communication.
 std::vector<Layout> layouts(int ranks) {
-  if (ranks == 2) return {"tp 2 row-chunks 2", "tp 2 sp b 2", "pp 2 overlap-p2p", sharded_data, "cp 2"};
+  if (ranks == 2) {
+    return {"tp 2 row-chunks 2 nccl-ub", "tp 2 sp b 2", "pp 2 overlap-p2p", sharded_data + " nccl-ub", "cp 2"};
+  }
   return {"tp 4 sp b 2 row-chunks 2", "tp 2 pp 2", sharded_data};
 }
 

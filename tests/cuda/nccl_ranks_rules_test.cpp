@@ -51,6 +51,30 @@ class NcclRanksRules : public testing::Test {
   std::vector<float> x_ = std::vector<float>(64);
 };
 
+// Arenas and parameters take such memory, block by block, and free it before the communicator ends.
+TEST_F(NcclRanksRules, RegisteredMemoryServesCollectivesInPlace) {
+  Allocator& buffers = comm_->buffers(*memory_);
+  const std::size_t before = memory_->allocated_bytes();
+  EXPECT_EQ(&comm_->buffers(*memory_), &buffers);
+  {
+    Arena arena(buffers);
+    const TensorView x = arena.allocate(DType::fp32, {64});
+    comm_->all_reduce(stream_, x, ReduceOp::sum).wait(stream_);
+    const Buffer more = buffers.allocate(100);  // a window beside work that has not run
+  }
+  EXPECT_EQ(fake_nccl::registered_collectives(), 1);
+  EXPECT_EQ(memory_->allocated_bytes(), before);
+  comm_->all_reduce(stream_, this->x(4), ReduceOp::sum).wait(stream_);
+  stream_.synchronize();
+  EXPECT_EQ(fake_nccl::registered_collectives(), 1);
+}
+
+TEST_F(NcclRanksRules, RegisteredMemoryIsOfOneSizeOnAllRanks) {
+  EXPECT_THAT(test::message_of<NcclError>(
+                  [&] { static_cast<void>(comm_->buffers(*memory_).allocate(rank() == 0 ? 100 : 10000)); }),
+              HasSubstr("ncclCommWindowRegister: ranks register windows of other sizes"));
+}
+
 TEST_F(NcclRanksRules, CountsAgree) {
   EXPECT_THAT(error_of([&] { return comm_->all_reduce(stream_, x(rank() == 0 ? 4 : 8), ReduceOp::sum); }),
               AllOf(HasSubstr("invalid usage: ncclAllReduce: all ranks make the same calls in the same order"),

@@ -48,6 +48,28 @@ class NcclRules : public testing::Test {
   std::vector<float> x_ = std::vector<float>(16);
 };
 
+TEST_F(NcclRules, RegisteredMemoryIsDeregisteredBeforeItIsFreedAndBeforeTheCommunicatorEnds) {
+  void* data = nullptr;
+  ASSERT_EQ(ncclMemAlloc(&data, 8192), ncclSuccess);
+  ncclWindow_t window = nullptr;
+  EXPECT_EQ(ncclCommWindowRegister(comm_, data, 100, &window, NCCL_WIN_COLL_SYMMETRIC), ncclInvalidArgument);
+  EXPECT_EQ(error(), "ncclCommWindowRegister: the size of a window is not a multiple of 4096");
+  EXPECT_EQ(ncclCommWindowRegister(comm_, x_.data(), 4096, &window, NCCL_WIN_COLL_SYMMETRIC), ncclInvalidArgument);
+  ASSERT_EQ(ncclCommWindowRegister(comm_, data, 8192, &window, NCCL_WIN_COLL_SYMMETRIC), ncclSuccess);
+  EXPECT_EQ(all_reduce(data, data), ncclSuccess);
+  EXPECT_EQ(fake_nccl::registered_collectives(), 1);
+  EXPECT_EQ(ncclMemFree(data), ncclInvalidUsage);
+  EXPECT_EQ(error(), "ncclMemFree: work of the GPU may still use the memory");
+  fake_cuda::run_all();
+  fake_nccl::reset();
+  EXPECT_EQ(ncclCommFinalize(comm_), ncclInvalidUsage);
+  EXPECT_EQ(error(), "ncclCommFinalize: a buffer is still registered");
+  fake_nccl::reset();
+  ASSERT_EQ(ncclCommWindowDeregister(comm_, window), ncclSuccess);
+  EXPECT_EQ(ncclMemFree(data), ncclSuccess);
+  EXPECT_EQ(ncclMemFree(data), ncclInvalidUsage);
+}
+
 TEST_F(NcclRules, BuffersOverlapOnlyInPlace) {
   float* const x = x_.data();
   const auto all_gather = [&](const float* from) {

@@ -66,6 +66,7 @@ struct Layout {
         {"graphs", [&] { options.cuda_graphs = true; }},
         {"variable-lengths", [&] { options.variable_lengths = true; }},
         {"sp", [&] { parallel.sequence_parallel = true; }},
+        {"nccl-ub", [&] { parallel.registered_buffers = true; }},
         {"row-chunks", [&] { parallel.row_chunks = number(); }},
         {"no-tensor-overlap", [&] { parallel.async_tensor_all_reduce = false; }},
         {"exchange", [&] { parallel.exchange_tokens = true; }},

@@ -90,7 +90,7 @@ constexpr auto satisfied_flags = std::to_array<FlagGroup>({
      "ddp-pad-buckets-for-high-nccl-busbw, disable-gloo-process-groups, moe-enable-deepep"},
     {one, "0.12-", satisfied, why::network, "pipeline-model-parallel-comm-backend, suggested-communication-unit-size"},
     {list, "0.13-", satisfied, why::network, "high-priority-stream-groups"},
-    {none, "0.13-", satisfied, why::network, "delay-wgrad-compute, use-nccl-ub, use-sharp"},
+    {none, "0.13-", satisfied, why::network, "delay-wgrad-compute, use-sharp"},
     {one, "0.13-", satisfied, why::network, "moe-deepep-num-sms, symmetric-ar-type"},
     {none, "0.14-", satisfied, why::network, "overlap-moe-expert-parallel-comm"},
     {one, "0.14-", satisfied, why::network, "sharp-enabled-group"},

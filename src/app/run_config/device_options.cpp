@@ -77,6 +77,7 @@ void DeviceOptions::check(const Options& options, const Backend& backend, const 
   }
   std::string idle;
   for (const auto& [name, capability] : {std::pair{"communicator", Capability::device_communicators},
+                                         {"use-nccl-ub", Capability::device_communicators},
                                          {"allow-tf32", Capability::reduced_precision},
                                          {"gemm-cache", Capability::algorithm_cache},
                                          {"check-launches", Capability::launch_checks},

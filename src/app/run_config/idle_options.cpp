@@ -43,7 +43,7 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
       {!has_padding, "running text has no padding", {"variable-seq-lengths"}},
       {grid.world_size() == 1,
        "one rank",
-       {"communicator", "distributed-timeout-minutes", "startup-timeout-minutes", "log-straggler"}},
+       {"communicator", "use-nccl-ub", "distributed-timeout-minutes", "startup-timeout-minutes", "log-straggler"}},
       {value_of("tensorboard-dir").empty(),
        "no --tensorboard-dir",
        {"tensorboard-log-interval", "log-timers-to-tensorboard", "log-memory-to-tensorboard",

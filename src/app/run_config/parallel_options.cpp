@@ -149,6 +149,9 @@ void ParallelOptions::declare(Options& options) {
               "Split each micro-batch along the sequence into N chunks: the tensor-parallel communication of one "
               "overlaps with the GEMMs of the others, in forward and backward. Try 2 or 4.",
               at_least(1));
+  options.add_flag("use-nccl-ub", &registered_buffers,
+                   "Allocate what tensor and data ranks communicate by NCCL, and register it with their groups, so "
+                   "that NCCL needs no copies and fewer multiprocessors. Not measured yet.");
 }
 
 void ParallelOptions::settle(DType dtype, const std::optional<model::ModelConfig>& model, Problems& problems) {
@@ -171,6 +174,7 @@ train::ParallelConfig ParallelOptions::config(DType dtype) const {
           .pipeline = grid.pipeline_split(),
           .schedule = schedule,
           .overlap_p2p = overlap_p2p,
+          .registered_buffers = registered_buffers,
           .scatter_gather = !no_scatter_gather,
           .data_parallel = sharding.config(dtype)};
 }

@@ -70,6 +70,7 @@ struct ParallelOptions {
   bool sequence_parallel = false;
   bool no_async_tensor_all_reduce = false;
   int row_chunks = 1;
+  bool registered_buffers = false;
   bool exchange_tokens = false;
   double expert_load = 1;
   bool overlap_shared_expert = false;

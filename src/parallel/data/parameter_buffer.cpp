@@ -65,7 +65,8 @@ std::int64_t ParameterBuffer::place_work() {
 }
 
 ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters,
-                                 const DataParallelOptions& options, const std::vector<GradientGroupMember>& members)
+                                 const DataParallelOptions& options, const std::vector<GradientGroupMember>& members,
+                                 Allocator* memory)
     : parameters_(std::move(parameters)),
       options_(options),
       layout_(make_layout(dtype, parameters_, options, members)),
@@ -75,7 +76,7 @@ ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Para
   const DType accumulated = accumulation_type(dtype);
   const std::int64_t work_elements = place_work();
   const auto make = [&](Tensor& tensor, DType type, std::int64_t elements) {
-    tensor = Tensor(backend, type, {elements});
+    tensor = Tensor(memory == nullptr ? backend : *memory, type, {elements});
     backend.elementwise().fill(backend.compute_stream(), 0, tensor);
   };
   make(values_, dtype, layout_.elements());

@@ -65,10 +65,11 @@ void validate(const DataParallelOptions& options, DType dtype);
 class ParameterBuffer {
  public:
   /// Lays out `parameters`: their `storage` is read, their `value` and `gradient` are set. All elements start at zero.
-  /// `members` are by gradient group.
+  /// `members` are by gradient group. `memory` is for all arrays; null: the backend's.
   ParameterBuffer(Backend& backend, DType dtype, std::vector<Parameter> parameters,
                   const DataParallelOptions& options = {},
-                  const std::vector<GradientGroupMember>& members = {GradientGroupMember{}});
+                  const std::vector<GradientGroupMember>& members = {GradientGroupMember{}},
+                  Allocator* memory = nullptr);
 
   static BufferLayout make_layout(DType dtype, const std::vector<Parameter>& parameters,
                                   const DataParallelOptions& options, const std::vector<GradientGroupMember>& members);

@@ -19,6 +19,7 @@
 #include "tests/fakes/fake_streams.hpp"
 #include "tests/fakes/nccl/arithmetic.hpp"
 #include "tests/fakes/nccl/operations.hpp"
+#include "tests/fakes/nccl/registrations.hpp"
 #include "tests/fakes/nccl/rules.hpp"
 
 using fake_nccl::Message;
@@ -61,6 +62,8 @@ struct State {
   std::mutex mutex;  // groups are aborted by separate threads
   std::set<ncclComm_t> live;
   Group group;
+  fake_nccl::Registrations registrations;
+  int registered_collectives = 0;
   std::atomic<int> aborted = 0;
   std::string broken_rule;                         // for ncclGetLastError; empty: none
   std::vector<std::shared_ptr<Running>> given_up;  // other ranks may still write to their messages
@@ -82,6 +85,7 @@ ncclComm_t new_communicator(std::unique_ptr<Ranks> ranks, const ncclConfig_t& co
 void end(ncclComm_t comm) {
   const std::lock_guard lock(state().mutex);
   *comm->ended = true;
+  state().registrations.forget(comm);
   state().live.erase(comm);
   delete comm;
 }
@@ -166,6 +170,10 @@ ncclResult_t gather(const Operation& operation, std::size_t moved, ncclComm_t co
   if (state().group.depth > 0) return refuse_usage(operation.function, "this fake has no groups of collectives");
   const std::string problem = fake_nccl::problem_of(buffers, comm->ranks->rank());
   if (!problem.empty()) return refuse_argument(operation.function, problem);
+  const fake_nccl::Registrations& registrations = state().registrations;
+  if (registrations.has(comm, buffers.from, buffers.from_bytes) &&
+      registrations.has(comm, buffers.to, buffers.to_bytes))
+    ++state().registered_collectives;
   if (stream->capture == nullptr) state().issued.push_back({comm->number, comm->collectives++});
   const auto start = [=](Ranks& ranks, Message& message) {
     const std::size_t bytes = buffers.from_bytes;
@@ -227,8 +235,10 @@ void reset() {
   state().held.clear();
   state().broken = ncclSuccess;
   state().peers_lost = false;
+  state().registered_collectives = 0;
   state().broken_rule.clear();
 }
+int registered_collectives() { return state().registered_collectives; }
 void lose_peers() { state().peers_lost = true; }
 void fail_next(const char* function, ncclResult_t status) { state().failures[function] = status; }
 void hold_calls(const char* function) { state().held = function; }
@@ -301,8 +311,60 @@ ncclResult_t ncclCommCount(ncclComm_t comm, int* size) {
   *size = comm->ranks->size();
   return ncclSuccess;
 }
+ncclResult_t ncclMemAlloc(void** data, std::size_t bytes) {
+  if (cudaMalloc(data, bytes) != cudaSuccess) return ncclUnhandledCudaError;
+  state().registrations.add_memory(*data, bytes);
+  return ncclSuccess;
+}
+ncclResult_t ncclMemFree(void* data) {
+  if (fake_cuda::pending() > 0) return refuse_usage(__func__, "work of the GPU may still use the memory");
+  const std::string problem = state().registrations.remove_memory(data);
+  if (!problem.empty()) return refuse_usage(__func__, problem);
+  return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+ncclResult_t ncclCommRegister(ncclComm_t comm, void* data, std::size_t bytes, void** handle) {
+  FAKE_LIVE(comm);
+  const std::string problem = state().registrations.problem_of(data, bytes, false);
+  if (!problem.empty()) return refuse_argument(__func__, problem);
+  return call("ncclCommRegister", comm,
+              [=] { *handle = reinterpret_cast<void*>(state().registrations.add(comm, data, bytes)); });
+}
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
+  FAKE_LIVE(comm);
+  const std::string problem = state().registrations.remove(comm, reinterpret_cast<std::uintptr_t>(handle));
+  return problem.empty() ? call("ncclCommDeregister", comm) : refuse_usage(__func__, problem);
+}
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* data, std::size_t bytes, ncclWindow_t* window, int) {
+  FAKE_LIVE(comm);
+  const std::string problem = state().registrations.problem_of(data, bytes, true);
+  if (!problem.empty()) return refuse_argument(__func__, problem);
+  // A collective call: all ranks register as many bytes.
+  const auto sizes = std::make_shared<std::vector<std::size_t>>(static_cast<std::size_t>(comm->ranks->size()) + 1);
+  sizes->back() = bytes;
+  const Ranks::Done done = [=, gathered = Ranks::Done()]() mutable {
+    if (*comm->outstanding > 0) return false;
+    if (!gathered) {
+      gathered = comm->ranks->all_gather(reinterpret_cast<const std::byte*>(&sizes->back()),
+                                         reinterpret_cast<std::byte*>(sizes->data()), sizeof bytes);
+    }
+    return gathered();
+  };
+  const ncclResult_t status = call(
+      "ncclCommWindowRegister", comm,
+      [=] { *window = reinterpret_cast<ncclWindow_t>(state().registrations.add(comm, data, bytes)); }, done);
+  for (const std::size_t size : *sizes) {
+    if (status == ncclSuccess && size != bytes) return refuse_usage(__func__, "ranks register windows of other sizes");
+  }
+  return status;
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  FAKE_LIVE(comm);
+  const std::string problem = state().registrations.remove(comm, reinterpret_cast<std::uintptr_t>(window));
+  return problem.empty() ? call("ncclCommWindowDeregister", comm) : refuse_usage(__func__, problem);
+}
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   FAKE_LIVE(comm);
+  if (state().registrations.has_any(comm)) return refuse_usage(__func__, "a buffer is still registered");
   if (comm == state().world) fake_nccl::abort_unless_ordered(*comm->ranks, std::exchange(state().issued, {}));
   return call("ncclCommFinalize", comm);
 }

@@ -25,6 +25,8 @@ void lose_peers();
 int live();
 /// Number of threads within a call.
 int callers();
+/// Number of collectives since `reset` whose buffers their communicator has registered.
+int registered_collectives();
 /// Number of communicators that were aborted so far.
 int aborted();
 
