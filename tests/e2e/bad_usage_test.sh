@@ -38,8 +38,7 @@ refused 2 "--expert-model-parallel-size 2: the model has no experts" 2 train "${
 refused 2 "a sequence of 15 (of one context rank) does not split over 2 tensor ranks; --seq-length over" \
   2 train --num-layers 4 --hidden-size 16 --num-attention-heads 4 --seq-length 15 --data-path corpus.h5 --train-iters 1 --lr 1 \
   --tp 2 --sequence-parallel
-refused 2 "--use-nccl-ub and --deterministic-mode exclude each other" \
-  2 train "${run[@]}" --use-nccl-ub --deterministic-mode
+refused 2 "--use-nccl-ub: for GPUs only, but this job runs on the backend cpu" 2 train "${run[@]}" --use-nccl-ub
 refused 2 "--tp-comm-overlap-chunks 3 does not divide the 8 positions of a tensor rank; choose a divisor" \
   2 train "${run[@]}" --seq-length 16 --tp 2 --sequence-parallel --tp-comm-overlap-chunks 3
 refused 2 "--hidden-size 18 must be a multiple of --num-attention-heads 4
