@@ -119,6 +119,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
 
   bool memory_is_host() const override { return false; }
   Allocator& host_memory() override { return *pinned_; }
+  bool is_in_host_memory(ConstTensorView tensor) const override { return pinned_->owns(tensor.data()); }
   void release_host_memory() override { pinned_->release(); }
 
   void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) override {

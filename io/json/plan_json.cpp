@@ -123,7 +123,11 @@ Json json_of(const plan::RankedGrid& grid, const plan::Cluster& cluster) {
   const double seconds = grid.step.step_ms / 1000;
   const double tflops = grid.step.model_flops / seconds / 1e12 / job.grid.world_size();
   Json memory = Json::array();
-  for (const train::MemoryEstimate& stage : grid.memory) memory.push_back(stage.total());
+  Json host_memory = Json::array();
+  for (const train::MemoryEstimate& stage : grid.memory) {
+    memory.push_back(stage.total());
+    host_memory.push_back(stage.host());
+  }
   Json result = axes_of(job.grid);
   result.update(Json{{"chunks", plan::chunks_of(job)},
                      {"micro_batch_size", job.execution.micro_batch_size},
@@ -140,6 +144,7 @@ Json json_of(const plan::RankedGrid& grid, const plan::Cluster& cluster) {
                      {"overlap_reduce", parallel.data_parallel.overlap_reduce},
                      {"overlap_gather", parallel.data_parallel.overlap_gather},
                      {"memory_bytes", std::move(memory)},
+                     {"host_memory_bytes", std::move(host_memory)},
                      {"step_ms", grid.step.step_ms},
                      {"tokens_per_second",
                       static_cast<double>(job.options.global_batch_size * job.execution.sequence_length) / seconds},

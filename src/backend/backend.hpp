@@ -79,8 +79,11 @@ class Backend : public Allocator {
   /// Returns whether its memory is host memory. Tensors may then be read and written there whenever the stream is
   /// synchronized.
   virtual bool memory_is_host() const = 0;
-  /// Host memory for the fastest copies, which overlap with host work: pinned if the backend supports it.
+  /// Host memory for the fastest copies, which overlap with host work: pinned if the backend supports it. Kernels may
+  /// use it, at the rate of the link to the host.
   virtual Allocator& host_memory() = 0;
+  /// Returns whether a tensor is in host memory: any if `memory_is_host`, else one in memory from `host_memory`.
+  virtual bool is_in_host_memory(ConstTensorView) const { return memory_is_host(); }
   /// Returns cached free blocks of host memory to the system.
   virtual void release_host_memory() {}
 

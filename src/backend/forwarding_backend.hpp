@@ -19,6 +19,7 @@ class ForwardingBackend : public Backend, protected CallObserver {
   std::unique_ptr<Stream> make_background_stream() override { return inner_.make_background_stream(); }
   bool memory_is_host() const override { return inner_.memory_is_host(); }
   Allocator& host_memory() override { return inner_.host_memory(); }
+  bool is_in_host_memory(ConstTensorView tensor) const override { return inner_.is_in_host_memory(tensor); }
   void release_host_memory() override { inner_.release_host_memory(); }
   void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) override {
     inner_.copy_from_host(stream, host, device);

@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-/// Host counterparts of a backend's tensors: data written there is uploaded, data to be read is downloaded. If the
-/// backend's memory is host memory, both are the same and nothing is copied, unless Allocation::always.
+/// Host counterparts of a backend's tensors: data written there is uploaded, data to be read is downloaded. A tensor in
+/// host memory is its own counterpart and is not copied, unless Allocation::always.
 class HostCopies {
  public:
   enum class Allocation {
@@ -38,7 +38,6 @@ class HostCopies {
   Backend& backend_;
   std::vector<TensorView> device_;
   std::vector<TensorView> host_;
-  bool are_the_tensors_;
   Buffer memory_;
   std::unique_ptr<Event> copied_;
 };

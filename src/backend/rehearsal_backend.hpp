@@ -24,6 +24,9 @@ class RehearsalBackend final : public Backend, public GraphRecorder, CallObserve
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
   bool memory_is_host() const override { return backend_.memory_is_host(); }
   Allocator& host_memory() override { return host_memory_; }
+  bool is_in_host_memory(ConstTensorView tensor) const override {
+    return memory_is_host() || reinterpret_cast<std::uintptr_t>(tensor.data()) >= first_host_address;
+  }
   void copy_from_host(Stream&, ConstTensorView, TensorView) override {}
   void copy_to_host(Stream&, ConstTensorView, TensorView) override {}
 
@@ -43,18 +46,20 @@ class RehearsalBackend final : public Backend, public GraphRecorder, CallObserve
   /// Counts buffers, which have addresses but no memory.
   class Memory final : public Allocator {
    public:
+    explicit Memory(std::uintptr_t first_address) : next_address_(first_address) {}
     Buffer allocate(std::size_t size_bytes) override;
     std::size_t now = 0, peak = 0;
 
    private:
-    std::uintptr_t next_address_ = 4096;
+    std::uintptr_t next_address_;
   };
+  static constexpr std::uintptr_t first_host_address = std::uintptr_t{1} << 62;
   const KernelFamilies& kernels() const override { return kernels_; }
   void begin(Stream&, const KernelCall& call) override;
   void end(Stream&, const KernelCall&) override {}
 
   const Backend& backend_;
-  Memory memory_, host_memory_;
+  Memory memory_{4096}, host_memory_{first_host_address};
   KernelFamilies kernels_ = observed_kernels(*this, nullptr);
   KernelExtents extents_;
   ImmediateStream stream_;

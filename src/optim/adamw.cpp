@@ -31,10 +31,12 @@ void validate(const AdamWOptions& options) {
   validate_moment("exp_avg_sq_dtype", options.exp_avg_sq_dtype, "adam_beta2", options.beta2);
 }
 
-AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options)
+AdamW::AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options,
+             const Offload& offload)
     : Optimizer(backend, parameters, weight_decay,
                 std::array{MomentSpec{"adamw_m", false, options.exp_avg_dtype},
-                           MomentSpec{"adamw_v", false, options.exp_avg_sq_dtype}}),
+                           MomentSpec{"adamw_v", false, options.exp_avg_sq_dtype}},
+                offload),
       options_(options) {
   validate(options);
 }

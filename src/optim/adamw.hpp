@@ -21,7 +21,8 @@ void validate(const AdamWOptions& options);
 class AdamW final : public Optimizer {
  public:
   /// Throws ConfigError for options out of range, and for moments of 16 bits in fp64. `parameters` must live longer.
-  AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options);
+  AdamW(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const AdamWOptions& options,
+        const Offload& offload = {});
 
   /// Enqueues the update of ranges of any optimizer, whose moments are AdamW's.
   static void update(Backend& backend, const AdamWOptions& options, const Update& update, const UpdateRanges& ranges,

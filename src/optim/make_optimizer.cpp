@@ -33,19 +33,26 @@ std::size_t moment_bytes(const OptimizerOptions& options, DType dtype) {
   return bytes(options.adamw.exp_avg_dtype) + bytes(options.adamw.exp_avg_sq_dtype);
 }
 
+void check_offload(const OptimizerOptions& options) {
+  TRIREME_CHECK(options.offload.fraction == 0 || options.kind != OptimizerKind::muon, ConfigError,
+                "<optimizer_cpu_offload> and <optimizer> muon exclude each other: Muon updates full matrices, whose "
+                "state is on the device. Try <optimizer> adam.");
+}
+
 std::unique_ptr<Optimizer> make_optimizer(Backend& backend, parallel::ParameterBuffer& parameters,
                                           std::vector<parallel::GradientGroup> groups,
                                           const OptimizerOptions& options) {
+  check_offload(options);
   switch (options.kind) {
     case OptimizerKind::sgd:
-      return std::make_unique<Sgd>(backend, parameters, options.weight_decay, options.sgd);
+      return std::make_unique<Sgd>(backend, parameters, options.weight_decay, options.sgd, options.offload);
     case OptimizerKind::muon:
       return std::make_unique<Muon>(backend, parameters, std::move(groups), options.weight_decay, options.muon,
                                     options.adamw);
     case OptimizerKind::adam:
       break;
   }
-  return std::make_unique<AdamW>(backend, parameters, options.weight_decay, options.adamw);
+  return std::make_unique<AdamW>(backend, parameters, options.weight_decay, options.adamw, options.offload);
 }
 
 Attributes attributes_of(const OptimizerOptions& options) {

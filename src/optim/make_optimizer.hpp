@@ -29,10 +29,14 @@ struct OptimizerOptions {
   AdamWOptions adamw = {};
   SgdOptions sgd = {};
   MuonOptions muon = {};  ///< settings of matrices; `adamw` has those of the rest
+  Offload offload = {};   ///< does not change the bits, and is not stored in checkpoints
 };
 
 /// Minimum of the bytes that the optimizer keeps per parameter in addition to the masters, in training of type `dtype`.
 std::size_t moment_bytes(const OptimizerOptions& options, DType dtype);
+
+/// Throws ConfigError if the optimizer cannot keep its state in host memory.
+void check_offload(const OptimizerOptions& options);
 
 /// Throws ConfigError for options out of range. `parameters` and the communicators of
 /// `groups` must live longer.

@@ -35,7 +35,7 @@ double scale_of(MuonScale scale, const Shape& shape) {
 
 Muon::Muon(Backend& backend, parallel::ParameterBuffer& parameters, std::vector<parallel::GradientGroup> groups,
            double weight_decay, const MuonOptions& options, const AdamWOptions& adamw)
-    : Optimizer(backend, parameters, weight_decay, moment_names, parallel::is_hidden_matrix),
+    : Optimizer(backend, parameters, weight_decay, moment_names, {}, parallel::is_hidden_matrix),
       options_(options),
       adamw_(adamw),
       matrices_(backend, parameters, std::move(groups), parallel::is_hidden_matrix),

@@ -4,11 +4,25 @@
 
 namespace trireme::optim {
 
+Optimizer::Array::Array(Backend& backend, DType dtype, std::int64_t elements, std::int64_t on_host)
+    : on_host_(on_host) {
+  if (on_host > 0) host_ = Tensor(backend.host_memory(), dtype, {on_host});
+  if (on_host < elements || elements == 0) device_ = Tensor(backend, dtype, {elements - on_host});
+  for (const Tensor* part : {&host_, &device_}) {
+    if (part->view()) backend.elementwise().fill(backend.compute_stream(), 0, *part);
+  }
+}
+
 Optimizer::Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
-                     std::span<const MomentSpec> moments, MatrixFilter is_matrix)
-    : backend_(backend), parameters_(parameters), weight_decay_(weight_decay), is_matrix_(is_matrix) {
+                     std::span<const MomentSpec> moments, const Offload& offload, MatrixFilter is_matrix)
+    : backend_(backend),
+      parameters_(parameters),
+      weight_decay_(weight_decay),
+      is_matrix_(is_matrix),
+      on_host_(elements_of(offload.fraction)) {
   TRIREME_CHECK(weight_decay >= 0, ConfigError, "<weight_decay> {} must not be negative", weight_decay);
   const DType type = accumulation_type(parameters.values().dtype());
+  std::vector<DType> state;
   for (const auto& [name, of_matrices, dtype] : moments) {
     TRIREME_CHECK(dtype == DType::fp32 || type == DType::fp32, ConfigError,
                   "moments in {} are not supported with <dtype> fp64, which is for proofs. Try fp32 or bf16.",
@@ -18,27 +32,59 @@ Optimizer::Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, do
     moment.of_matrices = of_matrices;
     std::int64_t elements = 0;
     moment.ranges = ranges_of(of_matrices, elements);
-    moment.array = Tensor(backend, dtype == DType::fp32 ? type : dtype, {elements});
-    backend.elementwise().fill(backend.compute_stream(), 0, moment.array);
+    moment.array = Array(backend, dtype == DType::fp32 ? type : dtype, elements, on_host_);
   }
   if (parameters.values().dtype() != type) {
-    masters_ = Tensor(backend, type, {parameters.layout().shard_elements()});
-    reset_masters();
+    masters_ = Array(backend, type, parameters.layout().shard_elements(), on_host_);
+    state.push_back(type);
   }
-  make_tables();
+  for (const Moment& moment : moments_) state.push_back(moment.array.dtype());
+  make_tables(offload.piece_elements);
+  if (on_host_ > 0) {
+    std::int64_t longest = 0;
+    for (std::size_t bucket = 0; bucket < pieces_.size(); ++bucket) {
+      for (const Piece& piece : pieces_[bucket]) {
+        if (is_on_host(bucket)) longest = std::max(longest, piece.count);
+      }
+    }
+    host_.emplace(backend, state, longest);
+  }
+  reset_masters();
 }
 
-void Optimizer::make_tables() {
+std::int64_t Optimizer::elements_of(double fraction) const {
+  const double wanted = fraction * static_cast<double>(parameters_.layout().shard_elements());
+  std::int64_t elements = 0;
+  for (const parallel::Bucket& bucket : parameters_.layout().buckets()) {
+    if (static_cast<double>(elements) >= wanted) break;
+    elements = bucket.shard_begin + bucket.shard_size();
+  }
+  return elements;
+}
+
+void Optimizer::make_tables(std::int64_t piece_elements) {
   std::int64_t elements = 0;
   const std::vector<std::vector<Range>> state = ranges_of(false, elements);
   const auto kind = [this](const parallel::Parameter& p) { return std::pair(rates_of(p), is_matrix(p)); };
   for (std::size_t bucket = 0; bucket < state.size(); ++bucket) {
-    parallel::RangeTable& updated = updated_.emplace_back();
+    std::vector<Piece>& pieces = pieces_.emplace_back();
+    const std::int64_t size = bounds_of(bucket).shard_size(), step = is_on_host(bucket) ? piece_elements : size;
+    for (std::int64_t at = 0; at < size; at += step) pieces.push_back({at, std::min(step, size - at)});
     parameters_.for_each_stretch(bucket, kind, [&](const auto& of_all, std::int64_t begin, std::int64_t count) {
       const auto& [rates, matrix] = of_all;
-      if (!matrix) updated.add(begin, count, state_of(state[bucket], begin), rates);
+      if (matrix) return;
+      for (Piece& piece : pieces) {
+        const std::int64_t first = std::max(begin, piece.begin);
+        const std::int64_t own = std::min(begin + count, piece.begin + piece.count) - first;
+        if (own <= 0) continue;
+        const std::int64_t moment =
+            is_on_host(bucket) ? first - piece.begin : state_of(state[bucket], first) - on_host_;
+        piece.updated.add(first - piece.begin, own, moment, rates);
+      }
     });
-    updated.upload(backend_);
+    for (Piece& piece : pieces) {
+      if (piece.updated.elements() > 0) piece.updated.upload(backend_);
+    }
   }
 }
 
@@ -63,8 +109,14 @@ std::vector<std::vector<Optimizer::Range>> Optimizer::ranges_of(bool matrices, s
 }
 
 std::size_t Optimizer::bytes() const {
-  std::size_t sum = masters_.view().size_bytes();
-  for (const Moment& moment : moments_) sum += moment.array.view().size_bytes();
+  std::size_t sum = masters_.device().view().size_bytes() + (host_ ? host_->bytes() : 0);
+  for (const Moment& moment : moments_) sum += moment.array.device().view().size_bytes();
+  return sum;
+}
+
+std::size_t Optimizer::host_bytes() const {
+  std::size_t sum = masters_.host().view().size_bytes();
+  for (const Moment& moment : moments_) sum += moment.array.host().view().size_bytes();
   return sum;
 }
 
@@ -92,7 +144,7 @@ Optimizer::Arrays Optimizer::arrays_of(std::size_t i) const {
   for (const Moment& moment : moments_) {
     if (moment.of_matrices != matrix) continue;
     const std::int64_t begin = own.count == 0 ? 0 : state_of(moment.ranges[bucket], own.at);
-    arrays.moments.push_back(moment.array.view().flat(begin, own.count));
+    arrays.moments.push_back(moment.array.flat(begin, own.count));
   }
   return arrays;
 }
@@ -108,10 +160,13 @@ std::vector<Optimizer::State> Optimizer::state(std::size_t i) const {
 }
 
 void Optimizer::reset_masters() {
-  if (!rounds()) return;
-  for (std::size_t bucket = 0; bucket < parameters_.layout().buckets().size(); ++bucket) {
-    backend_.elementwise().convert(backend_.compute_stream(), parameters_.shard_values(bucket), masters(bucket));
+  if (rounds()) {
+    for (std::size_t bucket = 0; bucket < parameters_.layout().buckets().size(); ++bucket) {
+      backend_.elementwise().convert(backend_.compute_stream(), parameters_.shard_values(bucket), masters(bucket));
+    }
   }
+  // The host may write state there next.
+  if (host_) backend_.compute_stream().synchronize();
 }
 
 void Optimizer::restore(std::int64_t updates) {
@@ -126,22 +181,40 @@ void Optimizer::step(const Rates& rates, double gradient_scale, const std::funct
                      Stream* stream) {
   const Update update{table_of(rates), gradient_scale, ++updates_,
                       stream == nullptr ? backend_.compute_stream() : *stream};
+  if (host_) host_->begin(update.stream);
   for (std::size_t bucket = parameters_.layout().buckets().size(); bucket-- > 0;) {
-    update_bucket(bucket, update);
+    for (const Piece& piece : pieces_[bucket]) update_piece(bucket, piece, update);
     update_matrices(update, bucket);
+    // Those who wait for the last bucket may use all state.
+    if (bucket == 0 && host_) host_->end(update.stream);
     if (updated) updated(bucket);
   }
 }
 
-void Optimizer::update_bucket(std::size_t bucket, const Update& update) {
-  if (updated_[bucket].elements() == 0) return;
-  Arrays arrays{
-      .gradients = parameters_.shard_gradients(bucket), .masters = masters(bucket), .moments = {}, .rounded = {}};
-  if (rounds()) arrays.rounded = parameters_.shard_values(bucket);
-  for (const Moment& moment : moments_) {
-    if (!moment.of_matrices) arrays.moments.push_back(moment.array);
+void Optimizer::update_piece(std::size_t bucket, const Piece& piece, const Update& update) {
+  if (piece.updated.elements() == 0) return;
+  const auto part_of = [&](TensorView shard) { return shard.flat(piece.begin, piece.count); };
+  Arrays arrays{.gradients = part_of(parameters_.shard_gradients(bucket)),
+                .masters = part_of(masters(bucket)),
+                .moments = {},
+                .rounded = {}};
+  if (rounds()) arrays.rounded = part_of(parameters_.shard_values(bucket));
+  const auto run = [&] { update_ranges(update, piece.updated.ranges(), arrays); };
+  if (!is_on_host(bucket)) {
+    for (const Moment& moment : moments_) {
+      if (!moment.of_matrices) arrays.moments.push_back(moment.array.device());
+    }
+    return run();
   }
-  update_ranges(update, updated_[bucket].ranges(), arrays);
+  std::vector<TensorView> state;
+  if (rounds()) state.push_back(arrays.masters);
+  for (const Moment& moment : moments_) state.push_back(part_of(moment.array.of(bounds_of(bucket))));
+  host_->update(update.stream, state, [&](const std::vector<TensorView>& fetched) {
+    auto next = fetched.begin();
+    if (rounds()) arrays.masters = *next++;
+    arrays.moments.assign(next, fetched.end());
+    run();
+  });
 }
 
 }  // namespace trireme::optim

@@ -7,9 +7,16 @@
 #include <vector>
 
 #include "src/backend/backend.hpp"
+#include "src/optim/streamed_state.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 
 namespace trireme::optim {
+
+/// State kept in host memory: that of the first buckets, which the next forward uses last.
+struct Offload {
+  double fraction = 0;                                  ///< share of the elements, rounded up to buckets
+  std::int64_t piece_elements = std::int64_t{1} << 23;  ///< copied at a time; a multiple of RangeTable::unit
+};
 
 /// Updates a rank's shard of its parameters (all of them where the buffer is in one shard). Keeps its moments and, for
 /// 16-bit training types, fp32 master weights in arrays of the shard. In fp32 and fp64 the parameters are their own
@@ -44,18 +51,22 @@ class Optimizer {
   /// Updates done.
   std::int64_t updates() const { return updates_; }
 
-  /// Bytes of master weights and moments on this rank.
+  /// Bytes of master weights and moments on this rank: on the device, with pieces that are streamed through it, and in
+  /// host memory.
   std::size_t bytes() const;
-  /// Masters and moments of the range of parameter i in this shard (ParameterBuffer::shard_range).
+  std::size_t host_bytes() const;
+  /// Masters and moments of the range of parameter i in this shard (ParameterBuffer::shard_range), some of them in host
+  /// memory.
   std::vector<State> state(std::size_t i) const;
   /// Continues after `updates` updates, from masters and moments written through these views. Rounds the masters to
   /// this shard of the parameters.
   void restore(std::int64_t updates);
-  /// Sets the masters to the parameters, after these were initialised.
+  /// Sets the masters to the parameters, after these were initialised. With state in host memory it waits: the host may
+  /// write there afterwards.
   void reset_masters();
   /// Masters of this rank's shard of a bucket.
   TensorView masters(std::size_t bucket) const {
-    return rounds() ? of_bucket(masters_, bucket) : parameters_.shard_values(bucket);
+    return rounds() ? masters_.of(bounds_of(bucket)) : parameters_.shard_values(bucket);
   }
 
  protected:
@@ -83,9 +94,9 @@ class Optimizer {
 
   /// Keeps one array, 0 at first, for each of `moments`. Without `is_matrix` no parameter is updated as a full matrix.
   /// `parameters` must live longer. Throws ConfigError for a negative `weight_decay`, and for moments of 16 bits in
-  /// fp64.
+  /// fp64. State of full matrices is on the device.
   Optimizer(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay,
-            std::span<const MomentSpec> moments, MatrixFilter is_matrix = nullptr);
+            std::span<const MomentSpec> moments, const Offload& offload, MatrixFilter is_matrix = nullptr);
   Backend& backend() const { return backend_; }
   const parallel::ParameterBuffer& parameters() const { return parameters_; }
   /// This rank's range of parameter i, by itself.
@@ -108,34 +119,62 @@ class Optimizer {
     std::int64_t count = 0;
     std::int64_t offset = 0;
   };
+  /// An array whose first elements are in host memory, the rest on the device.
+  class Array {
+   public:
+    Array() = default;
+    /// All elements are 0.
+    Array(Backend& backend, DType dtype, std::int64_t elements, std::int64_t on_host);
+    /// Elements [begin, begin + count), all on one side.
+    TensorView flat(std::int64_t begin, std::int64_t count) const {
+      return begin < on_host_ ? host_.view().flat(begin, count) : device_.view().flat(begin - on_host_, count);
+    }
+    TensorView of(const parallel::Bucket& bucket) const { return flat(bucket.shard_begin, bucket.shard_size()); }
+    DType dtype() const { return device_.view() ? device_.view().dtype() : host_.view().dtype(); }
+    const Tensor& device() const { return device_; }
+    const Tensor& host() const { return host_; }
+    explicit operator bool() const { return device_.view() || host_.view(); }
+
+   private:
+    Tensor host_, device_;
+    std::int64_t on_host_ = 0;
+  };
   /// One array, with room for the elements that have this state.
   struct Moment {
     std::string name;
     bool of_matrices = false;
-    Tensor array;
+    Array array;
     std::vector<std::vector<Range>> ranges;  // by bucket
   };
+  /// Elements [begin, begin + count) of this rank's shard of a bucket, updated by one call.
+  struct Piece {
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+    parallel::RangeTable updated = {};  // its ranges without full matrices, from `begin` on
+  };
   UpdateRateTable table_of(const Rates& rates) const;
-  bool rounds() const { return static_cast<bool>(masters_.view()); }
+  bool rounds() const { return static_cast<bool>(masters_); }
+  const parallel::Bucket& bounds_of(std::size_t bucket) const { return parameters_.layout().buckets()[bucket]; }
+  bool is_on_host(std::size_t bucket) const { return bounds_of(bucket).shard_begin < on_host_; }
   bool is_matrix(const parallel::Parameter& p) const { return is_matrix_ != nullptr && is_matrix_(p); }
-  TensorView of_bucket(const Tensor& array, std::size_t bucket) const {
-    const parallel::Bucket& bounds = parameters_.layout().buckets()[bucket];
-    return array.view().flat(bounds.shard_begin, bounds.shard_size());
-  }
   std::vector<std::vector<Range>> ranges_of(bool matrices, std::int64_t& elements) const;
   /// First element of the state of [begin, ...) of a bucket's shard.
   static std::int64_t state_of(const std::vector<Range>& ranges, std::int64_t begin);
-  /// Fills updated_.
-  void make_tables();
-  void update_bucket(std::size_t bucket, const Update& update);
+  /// Elements of the first buckets that hold a fraction of all.
+  std::int64_t elements_of(double fraction) const;
+  /// Fills pieces_.
+  void make_tables(std::int64_t piece_elements);
+  void update_piece(std::size_t bucket, const Piece& piece, const Update& update);
 
   Backend& backend_;
   parallel::ParameterBuffer& parameters_;
   double weight_decay_;
   MatrixFilter is_matrix_;
   std::vector<Moment> moments_;
-  Tensor masters_;                             // empty if the parameters are their own
-  std::vector<parallel::RangeTable> updated_;  // ranges of the shard of each bucket, without full matrices
+  std::int64_t on_host_;                    // elements of the first buckets, whose state is in host memory
+  Array masters_;                           // empty if the parameters are their own
+  std::vector<std::vector<Piece>> pieces_;  // by bucket
+  std::optional<StreamedState> host_;       // without state in host memory empty
   std::int64_t updates_ = 0;
 };
 

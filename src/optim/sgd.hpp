@@ -16,8 +16,9 @@ class Sgd final : public Optimizer {
   static constexpr std::array moment_names = {MomentSpec{"sgd_m"}};
 
   /// Throws ConfigError for options out of range. `parameters` must live longer.
-  Sgd(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const SgdOptions& options)
-      : Optimizer(backend, parameters, weight_decay, moment_names), options_(options) {
+  Sgd(Backend& backend, parallel::ParameterBuffer& parameters, double weight_decay, const SgdOptions& options,
+      const Offload& offload = {})
+      : Optimizer(backend, parameters, weight_decay, moment_names, offload), options_(options) {
     TRIREME_CHECK(options.momentum >= 0 && options.momentum < 1, ConfigError,
                   "<sgd_momentum> {} must be from 0 to less than 1", options.momentum);
   }

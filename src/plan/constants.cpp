@@ -32,6 +32,9 @@ std::vector<Constant> constants_of(const std::vector<Cluster>& clusters) {
   const auto link = [](Link Cluster::*link, double Link::*member) {
     return [link, member](const Cluster& cluster) { return fmt::format("{:g}", cluster.*link.*member); };
   };
+  const auto host = [](double Host::*member) {
+    return [member](const Cluster& cluster) { return fmt::format("{:g}", cluster.host.*member); };
+  };
   const auto fitted_share = [](double FittedShares::*member) {
     return [member](const Cluster& cluster) {
       return fmt::format("{:g}", published_cluster(cluster.name).shares.*member);
@@ -92,6 +95,13 @@ std::vector<Constant> constants_of(const std::vector<Cluster>& clusters) {
   add("  share that collectives reach", link(&Cluster::network, &Link::share),
       "fitted to published runs by bench/planner; V100: assumed");
   add("  latency, us", link(&Cluster::network, &Link::latency_us), latency);
+  add("link of a device to host memory, GB/s", host(&Host::link_gbs),
+      "PCI Express 3, 4 and 5 x 16: 16, 32 and 64 GB/s in each direction, assumed 75 to 86 % of it");
+  add("host memory of a node, GB", host(&Host::memory_gb), data_sheets);
+  add("  peak rate, GB/s", host(&Host::memory_gbs),
+      "channels of both processors: 12 of DDR4-2666 (Xeon 8174), 16 of DDR4-3200 (EPYC 7742), 16 of DDR5-4800 "
+      "(Xeon 8480C)");
+  add("  share that copies reach", host(&Host::memory_share), "assumed");
   add("published runs: products, share of 8192^3", fitted_share(&FittedShares::product), fitted);
   add("published runs: memory-bound kernels, share of the copy", fitted_share(&FittedShares::memory), fitted);
   add("published runs: kernels without fusion, share of those", fitted_share(&FittedShares::unfused),

@@ -17,12 +17,13 @@ TensorView Arena::allocate(DType dtype, const Shape& shape) {
 
 std::byte* Arena::take(Blocks& blocks, Mark::Position& position, std::size_t size_bytes, std::size_t new_block_bytes) {
   Mark::Position next = position;
-  while (next.block < blocks.size() && next.used + size_bytes > blocks[next.block].size_bytes()) {
+  while (next.block < blocks.size() && next.used + size_bytes > blocks[next.block].memory.size_bytes()) {
+    blocks[next.block].used = next.used;
     ++next.block;
     next.used = 0;
   }
-  if (next.block == blocks.size()) blocks.push_back(allocator_->allocate(new_block_bytes));
-  std::byte* data = blocks[next.block].data() + next.used;
+  if (next.block == blocks.size()) blocks.push_back({allocator_->allocate(new_block_bytes)});
+  std::byte* data = blocks[next.block].memory.data() + next.used;
   next.used += size_bytes;
   position = next;
   return data;
@@ -31,9 +32,22 @@ std::byte* Arena::take(Blocks& blocks, Mark::Position& position, std::size_t siz
 std::size_t Arena::reserved_bytes() const {
   std::size_t sum = 0;
   for (const Blocks* blocks : {&small_, &large_}) {
-    for (const Buffer& block : *blocks) sum += block.size_bytes();
+    for (const Block& block : *blocks) sum += block.memory.size_bytes();
   }
   return sum;
+}
+
+std::vector<TensorView> Arena::used_ranges() const {
+  std::vector<TensorView> ranges;
+  const auto add = [&](const Blocks& blocks, const Mark::Position& position) {
+    for (std::size_t i = 0; i < blocks.size() && i <= position.block; ++i) {
+      const std::size_t used = i < position.block ? blocks[i].used : position.used;
+      if (used > 0) ranges.emplace_back(blocks[i].memory.data(), DType::uint8, Shape{static_cast<std::int64_t>(used)});
+    }
+  };
+  add(small_, position_.small);
+  add(large_, position_.large);
+  return ranges;
 }
 
 }  // namespace trireme

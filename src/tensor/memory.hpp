@@ -61,9 +61,15 @@ class Arena {
   std::size_t peak_bytes() const { return peak_bytes_; }
   /// Bytes taken from the allocator.
   std::size_t reserved_bytes() const;
+  /// Memory of the live tensors, as consecutive ranges of bytes: uint8, in an order that depends only on the calls.
+  std::vector<TensorView> used_ranges() const;
 
  private:
-  using Blocks = std::vector<Buffer>;
+  struct Block {
+    Buffer memory;
+    std::size_t used = 0;  // when the position moved on
+  };
+  using Blocks = std::vector<Block>;
   /// Takes memory from the first block from `position` on with enough room; else from a new one of `new_block_bytes`.
   /// The rest of skipped blocks is unused until the arena is reset.
   std::byte* take(Blocks& blocks, Mark::Position& position, std::size_t size_bytes, std::size_t new_block_bytes);

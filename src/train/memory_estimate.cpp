@@ -70,11 +70,16 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
   estimate.activations = running.activations;
   estimate.work = running.work;
   estimate.messages = running.messages;
+  estimate.host_activations = running.host;
+  estimate.host_optimizer = trainer.optimizer_host_bytes();
   estimate.batches = rehearsal.peak_allocated_bytes() - estimate.allocated();
   estimate.kernels = backend.kernel_memory_bytes(rehearsal.kernel_extents());
   const auto bytes_of = [&](OptimizerState optimizer) {
-    std::size_t sum = 0;
-    for (const checkpoint::StateTensor& tensor : trainer.state_tensors(optimizer)) sum += tensor.data.size_bytes();
+    MemoryEstimate::State sum;
+    for (const checkpoint::StateTensor& tensor : trainer.state_tensors(optimizer)) {
+      sum.all += tensor.data.size_bytes();
+      if (!rehearsal.is_in_host_memory(tensor.data)) sum.on_device += tensor.data.size_bytes();
+    }
     return sum;
   };
   estimate.state = bytes_of(OptimizerState::kept);
@@ -96,7 +101,8 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
     const double gradient = data.low_precision_gradients ? value : sum;
     (data.sharding == DataSharding::optimizer_and_gradients ? shared : copied) += gradient;
     const auto moments = static_cast<double>(optim::moment_bytes(*optimizer, execution.dtype));
-    (data.sharding == DataSharding::none ? copied : shared) += moments + (value == sum ? 0 : sum);
+    const bool on_device = optimizer->offload.fraction == 0;  // a fraction is rounded up to buckets
+    (data.sharding == DataSharding::none ? copied : shared) += on_device ? moments + (value == sum ? 0 : sum) : 0;
   }
   const std::int64_t padded =
       parallel::VocabularyPartition(config.vocabulary, 0, grid.tensor_size(), execution.vocabulary_multiple,

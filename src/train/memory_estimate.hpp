@@ -17,19 +17,25 @@ struct MemoryEstimate {
   std::size_t parameters = 0;     ///< values in the training type
   std::size_t gradients = 0;      ///< main gradients
   std::size_t gradient_work = 0;  ///< memory in which layers add up gradients
-  std::size_t optimizer = 0;      ///< moments and, for 16-bit types, master weights
+  std::size_t optimizer = 0;      ///< moments and, for 16-bit types, master weights; or pieces of those streamed
   std::size_t activations = 0;    ///< maximum over all micro-batches in flight, with what backward recomputes
   std::size_t work = 0;           ///< memory that layers need only while they run
   std::size_t messages = 0;       ///< between stages
   std::size_t batches = 0;        ///< samples of this update and the next, and the remainder
   std::size_t kernels = 0;        ///< memory of kernels beside tensors (Backend::kernel_memory_bytes)
   std::size_t total() const { return allocated() + kernels; }
+  /// Host memory, not in the total: activations and the optimizer's state that are kept there.
+  std::size_t host_activations = 0, host_optimizer = 0;
+  std::size_t host() const { return host_activations + host_optimizer; }
   /// All except the last: memory of tensors, from the allocator.
   std::size_t allocated() const {
     return parameters + gradients + gradient_work + optimizer + activations + work + messages + batches;
   }
   /// Not in the total: master weights and moments, of which checkpoints consist, and master weights alone.
-  std::size_t state = 0, weights = 0;
+  struct State {
+    std::size_t all = 0, on_device = 0;
+  };
+  State state, weights;
 };
 
 /// Memory that rank `rank` of `grid` will take on `backend`. It is found by rehearsing an update and an evaluation
@@ -38,7 +44,7 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
                                const ExecutionConfig& execution, const TrainOptions& options,
                                const parallel::ProcessGrid& grid, int rank);
 
-/// Lower bound of the bytes of all ranks together, by arithmetic alone: for sizes at which even a list of the
+/// Lower bound of the device bytes of all ranks together, by arithmetic alone: for sizes at which even a list of the
 /// parameters or of a run's steps would not fit. At most the sum of all ranks' `estimate_memory`. Without an
 /// `optimizer` the model is not trained.
 struct MinMemory {

@@ -94,9 +94,11 @@ class ParallelModel {
     std::size_t activations = 0;  ///< kept for backward, or recomputed there
     std::size_t work = 0;         ///< work space of running layers
     std::size_t messages = 0;     ///< between stages
+    std::size_t host = 0;         ///< host memory of activations kept there
   };
   RunningMemory running_memory() const {
-    return {stage_.activations().reserved_bytes(), workspace_.reserved_bytes(), executor_.buffer_bytes()};
+    return {stage_.activations().reserved_bytes(), workspace_.reserved_bytes(), executor_.buffer_bytes(),
+            stage_.activations().host_bytes()};
   }
 
   /// Sets the recorder of timed work; null for none.

@@ -37,12 +37,12 @@ class ModelState {
   Tensor masters_;
 };
 
-/// One rank's tensors of a checkpoint in host memory, where files are read and written. On the CPU these are the
-/// tensors themselves; for a GPU, copies in pinned memory.
+/// One rank's tensors of a checkpoint in host memory, where files are read and written. Of tensors in host memory these
+/// are themselves; for others, copies in pinned memory.
 class HostState {
  public:
-  /// `tensors` have their data in memory of `backend`; both must live longer. For a state that is written while
-  /// training continues it takes memory of its own (HostCopies::Allocation::always).
+  /// `tensors` have their data in memory of `backend` or its host memory; both must live longer. For a state that is
+  /// written while training continues it takes memory of its own (HostCopies::Allocation::always).
   HostState(Backend& backend, std::vector<checkpoint::StateTensor> tensors,
             HostCopies::Allocation allocation = HostCopies::Allocation::where_needed);
 

@@ -75,6 +75,17 @@ inline void validate(const ExecutionConfig& config) {
       "micro-batch: recorded work cannot wait for work outside the graph. Try ZeRO 1.");
   TRIREME_CHECK(!config.cuda_graphs || !config.variable_lengths, ConfigError,
                 "<cuda_graphs> and <variable_seq_lengths> exclude each other: recorded work has one length");
+  const model::Recomputation& recomputation = config.recomputation;
+  TRIREME_CHECK(!config.cuda_graphs || recomputation.offloaded_layers == 0, ConfigError,
+                "<cuda_graphs> and <cpu_offloading_num_layers> exclude each other: recorded work cannot wait for "
+                "copies outside the graph");
+  TRIREME_CHECK(
+      recomputation.offloaded_layers == 0 || recomputation.granularity != model::RecomputeGranularity::full ||
+          recomputation.method == model::RecomputeMethod::block,
+      ConfigError,
+      "<cpu_offloading_num_layers> {} with <recompute_granularity> full: every layer is recomputed and keeps no "
+      "activations to offload. Give <recompute_method> block, or <recompute_granularity> selective or none.",
+      recomputation.offloaded_layers);
 }
 
 /// Throws ConfigError for values that exclude each other, or that `model` does not support with its experts divided

@@ -53,6 +53,7 @@ class Trainer {
   void replace_best_score(double score) { progress_.best_score = score; }
   const BatchSchedule& batches() const { return batches_; }
   std::size_t optimizer_bytes() const { return optimizer_->bytes(); }
+  std::size_t optimizer_host_bytes() const { return optimizer_->host_bytes(); }
   bool dynamic_loss_scale() const { return loss_scaler_.dynamic(); }
 
   /// Sets an action to run before every update of the parameters and the optimizer's state, for their readers.
@@ -72,7 +73,8 @@ class Trainer {
   void start();
 
   /// This rank's tensors of a checkpoint, those of its shard: master weights ("model/NAME") and the optimizer's moments
-  /// ("adamw_m/NAME" ...), in the backend's memory (for files: HostState). Valid as long as the trainer.
+  /// ("adamw_m/NAME" ...), in the backend's memory or in host memory (for files: HostState). Valid as long as the
+  /// trainer.
   std::vector<checkpoint::StateTensor> state_tensors(OptimizerState optimizer = OptimizerState::kept);
   /// The run's state as attributes of a checkpoint; and back, after the tensors have been loaded. With
   /// OptimizerState::left_out only the progress is restored: the optimizer and the loss scale start afresh.

@@ -30,6 +30,19 @@ inline DeviceChoice gpu_device(DeviceTransport transport = DeviceTransport::nccl
   return {[options] { return make_gpu_backend(options); }, transport};
 }
 
+/// A GPU whose streams beside the one that computes are slow on fakes: those of communication and of copies. Call
+/// slow_new_streams(false) after the run.
+inline DeviceChoice slow_communication(DeviceTransport transport, const BackendOptions& options) {
+  DeviceChoice device = gpu_device(transport, options);
+  device.make = [make = device.make] {
+    slow_new_streams(false);
+    std::unique_ptr<Backend> backend = make();
+    slow_new_streams(true);
+    return backend;
+  };
+  return device;
+}
+
 /// A test that is skipped without a GPU, or fails if TRIREME_REQUIRE_GPU=1.
 class GpuBackendTest : public testing::Test {
  protected:

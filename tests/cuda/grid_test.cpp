@@ -33,18 +33,6 @@ std::vector<Layout> layouts(int ranks) {
   return {"tp 4 sp b 2 row-chunks 2", "tp 2 pp 2", sharded_data};
 }
 
-/// A GPU whose communication, on fakes, is slow.
-DeviceChoice slow_communication(DeviceTransport transport, const BackendOptions& options) {
-  DeviceChoice device = gpu_device(transport, options);
-  device.make = [make = device.make] {
-    slow_new_streams(false);
-    std::unique_ptr<Backend> backend = make();
-    slow_new_streams(true);
-    return backend;
-  };
-  return device;
-}
-
 /// Computes the run of one rank on rank 0, and gives it to all: on fakes the ranks share few cores. Collective.
 Curve curve_of_one_rank(const TrainingRunConfig& config, const BackendOptions& options) {
   const std::vector<double> zeros(static_cast<std::size_t>(config.steps));

@@ -100,6 +100,27 @@ TEST_F(GpuTraining, UpdatesBesideTheNextForwardComputeTheSameBits) {
   }
 }
 
+// Five layers share three slots. Copies run in random order, or only if nothing else can.
+TEST_F(GpuTraining, ActivationsAndStateInHostMemoryLeaveTheBits) {
+  TrainingRunConfig config = small_run();
+  config.model.layers = 5;
+  config.dtype = DType::bf16;
+  config.steps = 3;
+  const BackendOptions options{.deterministic = true};
+  const DeviceChoice device = gpu_device(DeviceTransport::nccl, options);
+  const Layout layout("bucket 3000");
+  const Curve expected = training_curve(world_, config, layout, device);
+  config.optimizer.offload = {.fraction = 0.8, .piece_elements = 512};
+  for (const char* words : {"offload 5", "offload 2", "offload 5 prompt-update"}) {
+    for (const DeviceChoice& choice : {device, slow_communication(DeviceTransport::nccl, options)}) {
+      SCOPED_TRACE(words);
+      expect_same_bits(training_curve(world_, config, layout.with(words), choice), expected);
+      slow_new_streams(false);
+    }
+  }
+  expect_predicted_memory(world_, config, layout.with("offload 5"), device);
+}
+
 TEST_F(GpuTraining, GraphsComputeTheSameBits) {
   // 1F1B has one micro-batch in flight: of the four of an update one runs directly, one is recorded, two are replayed.
   TrainingRunConfig config = small_run();
@@ -288,6 +309,26 @@ void move_state(TrainingRun& from, TrainingRun& to, Communicator& world) {
   checkpoint::load(*step, world, loaded.tensors());
   loaded.store();
   to.trainer.restore(checkpoint::read_description(*step).attributes);
+}
+
+// A load writes state that is in host memory itself.
+TEST_F(GpuTraining, ACheckpointMovesBetweenStateOnTheGpuAndInHostMemory) {
+  TrainingRunConfig config = small_run();
+  config.dtype = DType::bf16;
+  config.steps = 3;
+  TrainingRunConfig offloaded = config;
+  offloaded.optimizer.offload = {.fraction = 0.5, .piece_elements = 512};
+  const DeviceChoice device = gpu_device(DeviceTransport::nccl, {.deterministic = true});
+  TrainingRun first(world_, config, "bucket 3000", {}, device), second(world_, offloaded, "bucket 3000", {}, device),
+      third(world_, config, "bucket 3000", {}, device);
+  first.step();
+  move_state(first, second, world_);
+  const double expected = first.step().lm_loss;
+  EXPECT_EQ(second.step().lm_loss, expected);
+  move_state(second, third, world_);
+  const double last = first.step().lm_loss;
+  EXPECT_EQ(second.step().lm_loss, last);
+  EXPECT_EQ(third.step().lm_loss, last);
 }
 
 TEST_F(GpuTraining, ACheckpointOfTheGpuContinuesOnTheCpuAndBack) {

@@ -59,6 +59,19 @@ check "the change of type is in the log" grep -q -- "--exp-avg-sq-dtype was bf16
 done_by 1 train "${run[@]}" --use-precision-aware-optimizer --dry-run
 check "without a type the flag has no use" grep -q "ignored in .*--use-precision-aware-optimizer (both moments are in fp32)" err
 
+# State and activations in host memory: counted there, the same bits, checkpoints with which a run goes on without them.
+kib() { sed -n 's/.*'"$1"'optimizer \([0-9.]*\) KiB.*/\1/p' err; }
+done_by 1 train "${run[@]}" --bf16 --dry-run --ddp-bucket-size 1000
+state=$(kib)
+done_by 1 train "${run[@]}" --bf16 --dry-run --ddp-bucket-size 1000 --optimizer-cpu-offload --optimizer-offload-fraction 0.5
+check "--optimizer-offload-fraction: a dry run counts half the state in host memory" \
+  is "$(kib 'host memory .*= ')" "$state" 0.5 0.9
+on 2 train "${zero[@]}" --save three --exit-interval 5 --optimizer-cpu-offload --cpu-offloading-num-layers 1
+check "the attempt in host memory ends early" [ $code = 75 ]
+done_by 2 train "${zero[@]}" --save three --load three
+check "--optimizer-cpu-offload: the second attempt goes on without it, to the same tensors" \
+  cmp <(tensors one/$last) <(tensors three/$last)
+
 # A dry run prints its tables also where the memory of no machine suffices.
 refused 4 "take at least" 2 train --num-layers 500 --hidden-size 16384 --num-attention-heads 128 --seq-length 16 --pp 2 \
   --data-path corpus.h5 --train-iters 1 --lr 1 --dry-run

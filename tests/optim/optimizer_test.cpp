@@ -22,11 +22,13 @@ class AnyOptimizer : public testing::TestWithParam<std::tuple<OptimizerKind, DTy
   DType dtype() const { return std::get<DType>(GetParam()); }
   std::unique_ptr<Optimizer> make(ParameterBuffer& buffer) {
     OptimizerOptions options{.kind = kind()};
+    options.offload = offload_;
     if (std::get<Moments>(GetParam()) == Moments::bf16) options.adamw = {0.9, 0.95, 1e-8, DType::bf16, DType::bf16};
     return make_optimizer(*backend_, buffer, {{self_, self_, self_}}, options);
   }
   std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
   SelfCommunicator self_;
+  Offload offload_;
 };
 INSTANTIATE_TEST_SUITE_P(Types, AnyOptimizer,
                          testing::Combine(testing::Values(OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::muon),
@@ -93,6 +95,53 @@ TEST(UpdateOfABucket, TakesOneCallForAllRates) {
       EXPECT_EQ(static_cast<std::size_t>(b.updates), buffer.layout().buckets().size());
     }
   }
+}
+
+// Pieces end inside parameters, and more of them than slots are in flight.
+TEST_P(AnyOptimizer, ComputesTheSameBitsWithItsStateInHostMemory) {
+  if (kind() == OptimizerKind::muon) {
+    EXPECT_THROW(check_offload({.kind = OptimizerKind::muon, .offload = {.fraction = 0.5}}), ConfigError);
+    return;
+  }
+  Backend& b = *backend_;
+  ParameterBuffer kept(b, dtype(), parameters(), {.bucket_elements = 50});
+  fill_values(b, kept);
+  const std::unique_ptr<Optimizer> reference = make(kept);
+  std::size_t last_host_bytes = 0;
+  for (const double fraction : {0.4, 1.0}) {
+    offload_ = {.fraction = fraction, .piece_elements = 16};
+    ParameterBuffer buffer(b, dtype(), parameters(), {.bucket_elements = 50});
+    fill_values(b, buffer);
+    const std::unique_ptr<Optimizer> optimizer = make(buffer);
+    // The host may write the state at once, as a load does.
+    for (std::size_t i = 0; i < kept.parameters().size(); ++i) {
+      const std::vector<Optimizer::State> from = reference->state(i), to = optimizer->state(i);
+      for (std::size_t k = 0; k < from.size(); ++k) {
+        b.elementwise().convert(b.compute_stream(), from[k].data, to[k].data);
+      }
+    }
+    optimizer->restore(reference->updates());
+    EXPECT_EQ(bytes_of(b, buffer.values()), bytes_of(b, kept.values()));
+    for (int step = 1; step <= 3; ++step) {
+      const auto seed = static_cast<std::uint64_t>(reference->updates() + 1);
+      for (const auto& [parameters, updated] : {std::pair{&kept, reference.get()}, {&buffer, optimizer.get()}}) {
+        fill_gradients(b, *parameters, seed);
+        updated->step(0.01, 0.5);
+      }
+    }
+    EXPECT_EQ(bytes_of(b, buffer.values()), bytes_of(b, kept.values()));
+    for (std::size_t i = 0; i < kept.parameters().size(); ++i) {
+      const std::vector<Optimizer::State> expected = reference->state(i), actual = optimizer->state(i);
+      for (std::size_t k = 0; k < expected.size(); ++k) {
+        EXPECT_EQ(bytes_of(b, actual[k].data), bytes_of(b, expected[k].data)) << kept.parameters()[i].name;
+      }
+    }
+    EXPECT_GE(static_cast<double>(optimizer->host_bytes()), fraction * static_cast<double>(reference->bytes()));
+    EXPECT_GT(optimizer->host_bytes(), last_host_bytes);
+    last_host_bytes = optimizer->host_bytes();
+  }
+  EXPECT_EQ(last_host_bytes, reference->bytes());
+  EXPECT_EQ(reference->host_bytes(), 0u);
 }
 
 TEST_P(AnyOptimizer, ContinuesBitwiseFromARestoredState) {

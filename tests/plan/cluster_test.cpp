@@ -55,6 +55,16 @@ TEST(CollectiveTime, OfSmallDataIsItsLatencyAndGrowsWithRanks) {
   }
 }
 
+TEST(HostCopies, TakeTheTimeOfTheLinkOrOfTheMemoryOfTheNode) {
+  Cluster cluster = pairs(0, 0);
+  cluster.host = {.memory_gb = 1, .memory_gbs = 400, .memory_share = 0.5, .link_gbs = 50};
+  EXPECT_DOUBLE_EQ(host_copy_ms(cluster, gigabyte, 0), 20);
+  EXPECT_DOUBLE_EQ(host_copy_ms(cluster, gigabyte, gigabyte), 20);
+  cluster.ranks_per_node = 8;
+  EXPECT_DOUBLE_EQ(host_copy_ms(cluster, gigabyte, 0), 40);
+  EXPECT_DOUBLE_EQ(host_copy_ms(cluster, gigabyte, gigabyte), 80);
+}
+
 TEST(Placement, FillsNodesInRankOrder) {
   const Cluster cluster = cluster_preset("dgx-h100");
   EXPECT_EQ(placement(cluster, 4, 1).ranks_per_node, 4);

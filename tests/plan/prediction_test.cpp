@@ -4,6 +4,8 @@
 #include "src/base/error.hpp"
 #include "src/model/presets.hpp"
 #include "src/plan/step/step_prediction.hpp"
+#include "src/plan/work/device_stand_in.hpp"
+#include "src/train/memory_estimate.hpp"
 
 namespace trireme::plan {
 namespace {
@@ -174,6 +176,30 @@ TEST(StepPrediction, IncludesRecomputation) {
   job.execution.recomputation.method = model::RecomputeMethod::block;
   job.execution.recomputation.layers = job.model.layers / 2;
   EXPECT_NEAR(predictor.predict(job).recompute_ms, full.recompute_ms / 2, 1e-6);
+}
+
+TEST(StepPrediction, ExposesCopiesToHostMemoryThatTakeLongerThanTheWorkBesideThem) {
+  Cluster cluster = cluster_preset("dgx-h200");
+  cluster.ranks_per_node = 1;
+  Job job = job_of({1, 1, 1}, 16);
+  const StepPrediction kept = predict_step(cluster, job);
+  EXPECT_EQ(kept.work.of(Traffic::host).exposed_ms + kept.work.of(Traffic::host).hidden_ms, 0);
+  job.execution.recomputation.offloaded_layers = 10;
+  job.options.optimizer.offload.fraction = 1;
+  // Ten layers of two micro-batches twice, and 12 bytes of each parameter, in both directions at once.
+  const double layer =
+      static_cast<double>(train::layer_activations(DeviceStandIn(), job.model, job.execution, job.grid).kept);
+  const double bytes = 2 * 2 * 10 * layer + 12 * static_cast<double>(model::parameter_count(job.model));
+  for (const double gbs : {55.0, 1.0}) {
+    cluster.host.link_gbs = gbs;
+    const StepPrediction p = predict_step(cluster, job);
+    const TrafficTime& host = p.work.of(Traffic::host);
+    EXPECT_NEAR((host.exposed_ms + host.hidden_ms) * gbs * 1e6 / bytes, 1, 0.01);
+    EXPECT_GT(host.hidden_ms, 0);
+    EXPECT_NEAR(p.work.total(), p.step_ms, 1e-6 * p.step_ms);
+    EXPECT_NEAR(p.step_ms - kept.step_ms, host.exposed_ms, 0.01 * p.step_ms);
+    EXPECT_EQ(host.exposed_ms > p.step_ms / 2, gbs == 1);
+  }
 }
 
 TEST(StepPrediction, AveragesLayersWithAndWithoutAWindow) {

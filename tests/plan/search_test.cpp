@@ -43,12 +43,15 @@ class SimpleCosts final : public JobCosts {
   train::MemoryEstimate memory(const Job& job, int stage) override {
     ++rehearsals;
     train::MemoryEstimate estimate;
-    estimate.parameters = static_cast<std::size_t>(bytes(job)) - static_cast<std::size_t>(stage);
+    const double state = 0.75 * bytes(job), on_host = job.options.optimizer.offload.fraction * state;
+    estimate.parameters = static_cast<std::size_t>(bytes(job) - on_host) - static_cast<std::size_t>(stage);
+    estimate.host_optimizer = static_cast<std::size_t>(on_host);
     return estimate;
   }
   double limit_bytes() const override { return limit; }
+  double host_limit_bytes() const override { return host_limit; }
 
-  double limit = 1e9;
+  double limit = 1e9, host_limit = 1e9;
   double p2p_gain = 0;
   int rehearsals = 0;
 
@@ -185,6 +188,20 @@ TEST(Candidates, SplitExpertsOverTheTensorRanksOrKeepThemComplete) {
   EXPECT_EQ(sizes_of(16, {}), (Sizes{{16, 1}}));
   EXPECT_EQ(sizes_of({}, 4), (Sizes{{2, 4}, {4, 4}}));
   EXPECT_EQ(sizes_of(8, 4), Sizes{});
+}
+
+TEST(Search, KeepsTheOptimizersStateInHostMemoryWhereNothingElseFits) {
+  SimpleCosts costs;
+  const SearchSpace space = space_of(32);
+  EXPECT_EQ(search(space, costs, 1).grids.front().job.options.optimizer.offload.fraction, 0);
+  // Full recomputation on all ranks takes a third of 1e6 / 32, of which a quarter is on the device.
+  costs.limit = 6000;
+  const SearchResult result = search(space, costs, 1);
+  ASSERT_FALSE(result.grids.empty());
+  EXPECT_EQ(result.grids.front().job.options.optimizer.offload.fraction, 1);
+  EXPECT_GT(result.grids.front().memory.front().host(), 0u);
+  costs.host_limit = 1000;
+  EXPECT_TRUE(search(space, costs, 1).grids.empty());
 }
 
 TEST(Search, FindsTheExpertRanksThatFitIntoMemory) {

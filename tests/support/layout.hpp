@@ -98,6 +98,7 @@ struct Layout {
          }},
         {"uniform", [&] { recompute_layers(model::RecomputeMethod::uniform); }},
         {"block", [&] { recompute_layers(model::RecomputeMethod::block); }},
+        {"offload", [&] { recomputation.offloaded_layers = number(); }},
         {"distributed", [&] { recomputation.distribute = true; }}};
     for (std::string word = next(); !word.empty(); word = next()) {
       TRIREME_CHECK(meanings.contains(word), ConfigError, "no layout has '{}'", word);

@@ -64,7 +64,7 @@ TEST(MemoryEstimate, MatchesTheAllocator) {
       EXPECT_LE(estimate.batches, others + 2 * table);
       std::size_t state = 0;
       for (const checkpoint::StateTensor& tensor : trainer.state_tensors()) state += tensor.data.size_bytes();
-      EXPECT_EQ(estimate.state, state);
+      EXPECT_EQ(estimate.state.all, state);
       const MinMemory minimum = min_memory(rig.gpt.config(), rig.gpt.execution(), rig.grid, options.optimizer);
       const auto parameters = static_cast<double>(estimate.parameters + estimate.gradients + estimate.optimizer);
       EXPECT_LE(minimum.parameters, parameters);

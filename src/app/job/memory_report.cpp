@@ -14,21 +14,29 @@ namespace trireme::app {
 namespace {
 
 /// Returns "12.0 GiB = parameters 1.0 GiB + gradients ..."
-std::string sum_text(const train::MemoryEstimate& memory) {
-  const std::pair<const char*, std::size_t> entries[] = {{"parameters", memory.parameters},
-                                                         {"gradients", memory.gradients},
-                                                         {"gradients at work", memory.gradient_work},
-                                                         {"optimizer", memory.optimizer},
-                                                         {"activations", memory.activations},
-                                                         {"layers at work", memory.work},
-                                                         {"messages between stages", memory.messages},
-                                                         {"batches", memory.batches},
-                                                         {"cuBLASLt's workspace and scratch", memory.kernels}};
+std::string sum_text(std::size_t sum, std::initializer_list<std::pair<const char*, std::size_t>> entries) {
   std::vector<std::string> texts;
   for (const auto& [name, bytes] : entries) {
     if (bytes > 0) texts.push_back(fmt::format("{} {}", name, bytes_text(bytes)));
   }
-  return fmt::format("{} = {}", bytes_text(memory.total()), fmt::join(texts, " + "));
+  return fmt::format("{} = {}", bytes_text(sum), fmt::join(texts, " + "));
+}
+
+std::string sum_text(const train::MemoryEstimate& memory) {
+  std::string text = sum_text(memory.total(), {{"parameters", memory.parameters},
+                                               {"gradients", memory.gradients},
+                                               {"gradients at work", memory.gradient_work},
+                                               {"optimizer", memory.optimizer},
+                                               {"activations", memory.activations},
+                                               {"layers at work", memory.work},
+                                               {"messages between stages", memory.messages},
+                                               {"batches", memory.batches},
+                                               {"cuBLASLt's workspace and scratch", memory.kernels}});
+  if (memory.host() > 0) {
+    text += "; and of host memory " +
+            sum_text(memory.host(), {{"optimizer", memory.host_optimizer}, {"activations", memory.host_activations}});
+  }
+  return text;
 }
 
 bool shards(const RunConfig& config) { return config.parallel.sharding.strategy != parallel::DataSharding::none; }
@@ -51,6 +59,13 @@ std::string remedies(const Job& job, const RunConfig& config, const model::Model
   if (accumulation_type(config.precision.dtype) == config.precision.dtype) list.emplace_back("a 16-bit --dtype");
   if (config.optimizer.optimizer.kind == optim::OptimizerKind::adam && !config.precision.precision_aware) {
     list.emplace_back("--use-precision-aware-optimizer with --exp-avg-dtype and --exp-avg-sq-dtype bf16");
+  }
+  if (!job.backend->memory_is_host()) {
+    const bool is_muon = config.optimizer.optimizer.kind == optim::OptimizerKind::muon;
+    if (!is_muon && !config.parallel.sharding.cpu_offload) list.emplace_back("--optimizer-cpu-offload");
+    const model::Recomputation& recomputation = config.execution.recomputation;
+    const bool is_full = recomputation.granularity == model::RecomputeGranularity::full;
+    if (!is_full && recomputation.offloaded_layers == 0) list.emplace_back("--cpu-offloading-num-layers");
   }
   return fmt::format("{}", fmt::join(list, ", "));
 }
@@ -129,32 +144,48 @@ bool copies_state(const Job& job, const RunConfig& config) {
          (!job.backend->memory_is_host() && (!config.checkpoint.save.empty() || !config.checkpoint.load.empty()));
 }
 
-/// Returns the bytes of that copy, without moments that are neither loaded nor saved.
+/// Returns the bytes of that copy, without moments that are neither loaded nor saved. What is in host memory already is
+/// copied only for asynchronous saving.
 std::size_t copied_bytes(const Job& job, const RunConfig& config, const train::MemoryEstimate& memory) {
   if (!copies_state(job, config)) return 0;
   const CheckpointOptions& checkpoint = config.checkpoint;
   const bool loads = !checkpoint.load.empty() && !checkpoint.starts_anew();
   const bool moments = (loads && checkpoint.loaded_optimizer() == train::OptimizerState::kept) ||
                        (!checkpoint.save.empty() && checkpoint.saved_optimizer() == train::OptimizerState::kept);
-  return moments ? memory.state : memory.weights;
+  const train::MemoryEstimate::State& state = moments ? memory.state : memory.weights;
+  return checkpoint.async_save ? state.all : state.on_device;
 }
 
-void log_host_copies(const Job& job, const RunConfig& config, std::size_t copy, std::size_t on_machine) {
-  const std::size_t machine = machine_memory_bytes();
-  std::string purpose = job.backend->memory_is_host() ? "host memory for --async-save" : "pinned host memory to --save";
-  if (!job.backend->memory_is_host() && !config.checkpoint.load.empty()) {
-    purpose = config.checkpoint.save.empty() ? "pinned host memory to --load, released afterwards"
-                                             : "pinned host memory to --load and --save";
+/// Returns "pinned host memory to --load and --save", with the options that use host memory.
+std::string host_memory_purpose(const Job& job, const RunConfig& config, const train::MemoryEstimate& memory,
+                                std::size_t copy) {
+  if (job.backend->memory_is_host()) return "host memory for --async-save";
+  std::vector<std::string> kept;
+  if (memory.host_optimizer > 0) kept.emplace_back("--optimizer-cpu-offload");
+  if (memory.host_activations > 0) kept.emplace_back("--cpu-offloading-num-layers");
+  std::vector<std::string> purposes;
+  if (!kept.empty()) purposes.push_back(fmt::format("for {}", fmt::join(kept, " and ")));
+  if (copy > 0) {
+    purposes.emplace_back(config.checkpoint.load.empty()   ? "to --save"
+                          : config.checkpoint.save.empty() ? "to --load, released afterwards"
+                                                           : "to --load and --save");
   }
-  log::info("{}: {} a rank, {} of this machine's {} for all of its ranks", purpose, bytes_text(copy),
+  return fmt::format("pinned host memory {}", fmt::join(purposes, ", "));
+}
+
+void log_host_memory(const Job& job, const RunConfig& config, const std::string& purpose, bool offloads,
+                     std::size_t of_rank, std::size_t on_machine) {
+  const std::size_t machine = machine_memory_bytes();
+  log::info("{}: {} a rank, {} of this machine's {} for all of its ranks", purpose, bytes_text(of_rank),
             bytes_text(on_machine), bytes_text(machine));
-  const char* shard = shards(config) || job.grid.gradient_size() == 1 ? "" : "--use-distributed-optimizer, ";
+  std::string less = shards(config) || job.grid.gradient_size() == 1 ? "" : "--use-distributed-optimizer, ";
+  if (offloads) less += "a smaller --optimizer-offload-fraction or --cpu-offloading-num-layers, ";
   const std::string needed =
       fmt::format("{} {} of {}", ranks_text(job.node.local_size, "machine"), bytes_text(on_machine), purpose);
   collectively(*job.world, [&] {
     TRIREME_CHECK(on_machine < machine, EnvironmentError,
                   "{}, it has {}: use {}fewer ranks a machine, or more tensor or pipeline ranks", needed,
-                  bytes_text(machine), shard);
+                  bytes_text(machine), less);
   });
   constexpr double much = 0.8;
   if (job.node.local_rank == 0 && static_cast<double>(on_machine) > much * static_cast<double>(machine)) {
@@ -214,9 +245,15 @@ void log_memory(const Job& job, const RunConfig& config, const model::ModelConfi
   const std::size_t copy = copied_bytes(job, config, memory);
   const bool is_host = job.backend->memory_is_host();
   log_device(job, config, model,
-             is_host ? sum_on_machine(job, memory.total() + copy)
+             is_host ? sum_on_machine(job, memory.total() + memory.host() + copy)
                      : memory.total() * static_cast<std::size_t>(job.ranks_on_device));
-  if (copies_state(job, config)) log_host_copies(job, config, copy, sum_on_machine(job, copy));
+  const std::size_t kept = is_host ? 0 : memory.host();
+  const bool offloads = !is_host && (config.parallel.sharding.offload().fraction > 0 ||
+                                     config.execution.recomputation.offloaded_layers > 0);
+  if (copies_state(job, config) || offloads) {
+    log_host_memory(job, config, host_memory_purpose(job, config, memory, copy), offloads, kept + copy,
+                    sum_on_machine(job, kept + copy));
+  }
 }
 
 void log_peak_memory(const Job& job) {

@@ -33,6 +33,9 @@ constexpr auto deepspeed_groups = std::to_array<FlagGroup>({
     {one, "DeepSpeed", works, "--micro-batch-size @", "train_micro_batch_size_per_gpu"},
     {one, "DeepSpeed", works, "--micro-batches @", "gradient_accumulation_steps"},
     {one, "DeepSpeed", works, "--min-loss-scale @", "fp16.min_loss_scale"},
+    {one, "DeepSpeed", works, "--optimizer-cpu-offload",
+     "zero_optimization.cpu_offload true, zero_optimization.offload_optimizer.device cpu"},
+    {one, "DeepSpeed", works, "--optimizer-offload-fraction @", "zero_optimization.offload_optimizer.ratio"},
 
     {one, "DeepSpeed", satisfied, tunes_runtime,
      "activation_checkpointing.*, aio.*, checkpoint.*, dataloader_drop_last, disable_allgather, dump_state, "

@@ -108,8 +108,6 @@ constexpr auto refused_flags = std::to_array<FlagGroup>({
     {none, "0.16-", absent, why::latent, "attention-output-gate, qk-clip"},
     {one, "0.16-", absent, why::latent, "experimental-attention-variant, linear-attention-freq"},
     {list, "", absent, why::offload, "activation-offload*, cpu-offloading-*, fine-grained-*, moe-paged-stash*"},
-    {none, "0.12-", absent, why::offload, "optimizer-cpu-offload"},
-    {one, "0.12-", absent, why::offload, "optimizer-offload-fraction"},
     {list, "", absent, why::optimizers, "ext-*, lion-*"},
     {one, "0.11-", absent, why::optimizers, "main-params-dtype"},
     {one, "0.16-", absent, why::optimizers, "muon-tp-mode"},

@@ -22,8 +22,11 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
      "moe-router-num-groups, moe-router-score-function, moe-router-topk-scaling-factor, mscale, mscale-all-dim, "
      "num-virtual-stages-per-pipeline-rank, rope-scaling-factor"},
     {list, "0.12-", works, "", "iterations-to-skip, recompute-modules"},
+    {none, "0.12-", works, "", "optimizer-cpu-offload"},
     {one, "0.12-", works, "",
-     "data-parallel-sharding-strategy, moe-router-dtype, mtp-loss-scaling-factor, mtp-num-layers"},
+     "data-parallel-sharding-strategy, moe-router-dtype, mtp-loss-scaling-factor, mtp-num-layers, "
+     "optimizer-offload-fraction"},
+    {none, "0.12-", satisfied, "updates always copy in both directions at once", "overlap-cpu-optimizer-d2h-h2d"},
     {one, "0.13-", works, "", "moe-upcycling-granularity, pipeline-model-parallel-layout"},
     {one, "0.13-", satisfied, "is for --moe-use-upcycling", "moe-upcycling-granularity 1"},
     {none, "0.14-", works, "", "multiple-validation-sets"},
@@ -32,7 +35,8 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "0.15-", works, "", "window-attn-skip-freq, window-size"},
     {none, "0.16-", works, "", "muon-no-split-qkv"},
     {one, "0.16-", works, "",
-     "fim-eod-token, fim-fragment-rate, fim-middle-token, fim-no-prefix, fim-prefix-token, fim-rate, "
+     "cpu-offloading-num-layers, fim-eod-token, fim-fragment-rate, fim-middle-token, fim-no-prefix, fim-prefix-token, "
+     "fim-rate, "
      "fim-split-sample, fim-spm-rate, fim-suffix-token, muon-extra-scale-factor, muon-fp32-matmul-prec, "
      "muon-momentum, muon-num-ns-steps, muon-scale-mode"},
     {one, "0.17-", works, "", "muon-coefficient-type"},

@@ -44,7 +44,8 @@ inline constexpr std::string_view network = "tunes Megatron-LM's communication; 
 inline constexpr std::string_view not_yet = "not in this release of Trireme";
 inline constexpr std::string_view nothing = "is the default";
 inline constexpr std::string_view offload =
-    "nothing is offloaded to host memory; nearest: --recompute-granularity full, --use-distributed-optimizer";
+    "host memory keeps entire layers' activations and the optimizer's state; nearest: --cpu-offloading-num-layers, "
+    "--optimizer-cpu-offload";
 inline constexpr std::string_view one_expert = "one expert is a dense layer";
 inline constexpr std::string_view optimizers = "nearest: --optimizer adam or sgd";
 inline constexpr std::string_view positions =

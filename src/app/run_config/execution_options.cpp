@@ -34,6 +34,12 @@ void ExecutionOptions::declare(Options& options) {
   options.add_flag("recompute-activations", &recompute_activations, "The same as --recompute-granularity selective.");
   options.add_flag("distribute-saved-activations", &recomputation.distribute,
                    "With full recomputation: each tensor rank keeps only its shard of a span's input.");
+  options.add(
+      "cpu-offloading-num-layers", &recomputation.offloaded_layers, "N",
+      "Keep the activations of N layers of each chunk in host memory between forward and backward, at most of "
+      "those that are not recomputed in full. Copies run beside the layers, and the bits stay the same. Not yet "
+      "validated on a GPU.",
+      Range{0, model::max_layers});
   declare_cross_entropy_chunks(options, &cross_entropy_chunks);
 }
 

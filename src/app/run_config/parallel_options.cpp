@@ -86,6 +86,12 @@ void ShardingOptions::declare(Options& options) {
                    "With shards: gather the updated parameters, overlapped with the next forward.");
   options.add("ddp-bucket-size", &bucket_elements, "N",
               "Parameters of a bucket; default max(40 M, 1 M x data ranks) with an overlap, else all.", at_least(1));
+  options.add_flag("optimizer-cpu-offload", &cpu_offload,
+                   "Keep master weights and moments in host memory. Updates stream them through the GPU, beside the "
+                   "next forward, and compute the same bits. Not yet validated on a GPU.");
+  options.add("optimizer-offload-fraction", &offload_fraction, "X",
+              "With --optimizer-cpu-offload: the part of them that is kept there, rounded up to buckets; default 1.",
+              between(0, 1));
 }
 
 void ShardingOptions::settle(DType dtype, Problems& problems) {
@@ -95,6 +101,7 @@ void ShardingOptions::settle(DType dtype, Problems& problems) {
   if (!strategy) strategy = distributed_optimizer ? DataSharding::optimizer : DataSharding::none;
   problems.expect(!overlap_gather || strategy != DataSharding::none,
                   "--overlap-param-gather needs --use-distributed-optimizer: without shards nothing is gathered");
+  problems.expect(!offload_fraction || cpu_offload, "--optimizer-offload-fraction needs --optimizer-cpu-offload");
   const DType accumulated = accumulation_type(dtype);
   if (fp32_gradients) {
     problems.expect(gradient_type.value_or(DType::fp32) == DType::fp32,

@@ -54,11 +54,15 @@ struct ShardingOptions {
   bool overlap_reduce = false;
   bool overlap_gather = false;
   std::optional<std::int64_t> bucket_elements;
+  bool cpu_offload = false;
+  std::optional<double> offload_fraction;
 
   void declare(Options& options);
   /// Sets `strategy` and `gradient_type` from the flags, for training in `dtype`.
   void settle(DType dtype, Problems& problems);
   parallel::DataParallelOptions config(DType dtype) const;
+  /// State of the optimizer in host memory.
+  optim::Offload offload() const { return {.fraction = cpu_offload ? offload_fraction.value_or(1) : 0}; }
 };
 
 /// Options of the division of work among ranks and of their communication.

@@ -114,7 +114,9 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
                   "--cross-entropy-chunks divides an output layer over the vocabulary, which a task's head is not");
   config_.initialisation.check(options_, problems);
   config_.optimizer.settle(options_, config_.batch, problems);
-  const optim::OptimizerOptions& optimizer = config_.optimizer.optimizer;
+  optim::OptimizerOptions& optimizer = config_.optimizer.optimizer;
+  optimizer.offload = config_.parallel.sharding.offload();
+  problems.attempt([&] { optim::check_offload(optimizer); });
   if (optimizer.kind == optim::OptimizerKind::adam) {
     problems.attempt([&] { optim::validate(config_.precision.with_types(optimizer.adamw)); });
   }

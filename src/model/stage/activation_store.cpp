@@ -6,32 +6,44 @@ namespace trireme::model {
 
 Arena& ActivationStore::open(int chunk, int micro_batch) {
   const std::size_t number = next_number();
-  if (number == arenas_.size()) arenas_.push_back(std::make_unique<Arena>(allocator_, std::size_t{1} << 22));
+  constexpr std::size_t block_bytes = std::size_t{1} << 22;
+  if (number == arenas_.size()) {
+    arenas_.push_back(
+        std::make_unique<Arenas>(Arena(backend_, block_bytes), Arena(backend_.host_memory(), block_bytes)));
+  }
   free_.erase(number);
   open_[{chunk, micro_batch}] = number;
-  return *arenas_[number];
+  return arenas_[number]->device;
 }
 
 void ActivationStore::close(int chunk, int micro_batch) {
   const auto found = open_.find({chunk, micro_batch});
-  arenas_[found->second]->clear();
+  arenas_[found->second]->device.clear();
+  arenas_[found->second]->host.clear();
   free_.insert(found->second);
   open_.erase(found);
 }
 
 void ActivationStore::close_all() {
   while (!open_.empty()) close(open_.begin()->first.first, open_.begin()->first.second);
+  host_.close_all();
 }
 
 std::size_t ActivationStore::used_bytes() const {
-  std::size_t sum = 0;
-  for (const auto& arena : arenas_) sum += arena->used_bytes();
+  std::size_t sum = host_.used_bytes();
+  for (const auto& arena : arenas_) sum += arena->device.used_bytes();
   return sum;
 }
 
 std::size_t ActivationStore::reserved_bytes() const {
+  std::size_t sum = host_.reserved_bytes();
+  for (const auto& arena : arenas_) sum += arena->device.reserved_bytes();
+  return sum;
+}
+
+std::size_t ActivationStore::host_bytes() const {
   std::size_t sum = 0;
-  for (const auto& arena : arenas_) sum += arena->reserved_bytes();
+  for (const auto& arena : arenas_) sum += arena->host.reserved_bytes();
   return sum;
 }
 

@@ -7,39 +7,48 @@
 #include <utility>
 #include <vector>
 
-#include "src/tensor/memory.hpp"
+#include "src/model/stage/host_activations.hpp"
 
 namespace trireme::model {
 
-/// Memory for the activations of all micro-batches in flight: one arena for each micro-batch of each chunk. A closed
-/// arena keeps its memory for a later micro-batch.
+/// Memory for the activations of all micro-batches in flight: one arena for each micro-batch of each chunk, and one in
+/// host memory. A closed arena keeps its memory for a later micro-batch.
 class ActivationStore {
  public:
-  /// `allocator` must live longer.
-  explicit ActivationStore(Allocator& allocator) : allocator_(allocator) {}
+  /// `backend` must live longer.
+  explicit ActivationStore(Backend& backend) : backend_(backend), host_(backend) {}
 
   /// Opens the lowest-numbered free arena for a micro-batch. The numbers depend only on the schedule.
   Arena& open(int chunk, int micro_batch);
   /// Number of the arena that the next `open` uses.
   std::size_t next_number() const { return free_.empty() ? arenas_.size() : *free_.begin(); }
   std::size_t number(int chunk, int micro_batch) const { return open_.at({chunk, micro_batch}); }
-  Arena& arena(int chunk, int micro_batch) { return *arenas_[number(chunk, micro_batch)]; }
+  Arena& arena(int chunk, int micro_batch) { return arenas_[number(chunk, micro_batch)]->device; }
+  /// Arena in host memory, for HostActivations::store.
+  Arena& host_arena(int chunk, int micro_batch) { return arenas_[number(chunk, micro_batch)]->host; }
+  /// Layers whose activations are in host memory.
+  HostActivations& host() { return host_; }
   /// Frees a micro-batch's arena and invalidates all views of it.
   void close(int chunk, int micro_batch);
   /// Closes every arena, including those of micro-batches whose backward did not run.
   void close_all();
 
-  /// Bytes of live activations.
+  /// Bytes of live activations on the device.
   std::size_t used_bytes() const;
-  /// Bytes taken from the allocator.
+  /// Bytes taken from the device, and from host memory.
   std::size_t reserved_bytes() const;
+  std::size_t host_bytes() const;
   /// Maximum of `used_bytes` over all calls of `note_peak`.
   std::size_t peak_bytes() const { return peak_bytes_; }
   void note_peak();
 
  private:
-  Allocator& allocator_;
-  std::vector<std::unique_ptr<Arena>> arenas_;
+  struct Arenas {
+    Arena device, host;
+  };
+  Backend& backend_;
+  std::vector<std::unique_ptr<Arenas>> arenas_;
+  HostActivations host_;                             // after `arenas_`: its copies end before they are freed
   std::set<std::size_t> free_;                       // numbers of the closed arenas
   std::map<std::pair<int, int>, std::size_t> open_;  // numbers, by chunk and micro-batch
   std::size_t peak_bytes_ = 0;

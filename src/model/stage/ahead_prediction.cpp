@@ -18,8 +18,14 @@ StageShard modules_shard(StageShard shard, const ModelConfig& config) {
 
 /// The pass through depth `index`, whose results are in `streams`.
 LayerStack::Pass pass_of(const LayerStack::Pass& pass, std::size_t index, ResidualPair& streams) {
-  return {pass.shape, static_cast<int>(index), pass.keeps, pass.last, pass.dropout, pass.arena, streams,
-          pass.probe, pass.mean_gradient};
+  return {pass.shape, static_cast<int>(index), pass.keeps, pass.last,  pass.dropout,
+          pass.arena, pass.host_arena,         streams,    pass.probe, pass.mean_gradient};
+}
+
+/// The form of these layers: backward needs them first, so they are kept on the device.
+Recomputation kept_on_device(Recomputation recomputation) {
+  recomputation.offloaded_layers = 0;
+  return recomputation;
 }
 
 }  // namespace
@@ -44,7 +50,8 @@ AheadPrediction::AheadPrediction(const parallel::TensorContext& context,
                                  const StageShard& shard, const Recomputation& recomputation, std::int64_t loss_chunks,
                                  ActivationStore& activations)
     : context_(context),
-      layers_(context, parameters, config, modules_shard(shard, config), recomputation, hooks_, 0, activations),
+      layers_(context, parameters, config, modules_shard(shard, config), kept_on_device(recomputation), hooks_, 0,
+              activations),
       tokens_(context, vocabulary, parameters.at(config.tied_output ? token_table_name(config) : "lm_head.weight"),
               nullptr, config.logit_soft_cap, loss_chunks) {
   for (int depth = 0; depth < config.ahead.depths; ++depth) {

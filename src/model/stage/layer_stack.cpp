@@ -41,7 +41,8 @@ TensorView LayerStack::make_input(const Pass& pass) const {
 }
 
 TensorView LayerStack::make_input(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const {
-  return is_stream(pass, spans, span) ? pass.streams.next() : pass.shape.allocate_residual(pass.arena);
+  if (is_stream(pass, spans, span)) return pass.streams.next();
+  return pass.shape.allocate_residual(span == spans.size() ? pass.arena : arena_of(pass, spans[span]));
 }
 
 ConstTensorView LayerStack::own_shard(ConstTensorView whole, Arena& arena) const {
@@ -61,16 +62,20 @@ ConstTensorView LayerStack::whole_input(const Pass& pass, const LayerSpan& span,
 
 void LayerStack::forward_saving(const Pass& pass, const LayerSpan& span, ConstTensorView x,
                                 ResidualForm::Handover& handover, TensorView y, SavedSpan& saved) const {
+  Arena& arena = arena_of(pass, span);
   for (int i = 0; i < span.layers; ++i) {
     const int index = first_of(pass.chunk) + span.first + i;
-    saved.layers.push_back(layer(index).make_saved(pass.shape, recomputation_.selected(), pass.arena));
-    const TensorView output = i + 1 == span.layers ? y : pass.shape.allocate_residual(pass.arena);
+    saved.layers.push_back(layer(index).make_saved(pass.shape, recomputation_.selected(), arena));
+    const TensorView output = i + 1 == span.layers ? y : pass.shape.allocate_residual(arena);
     hooks_.before_forward(unit(index));
     layer(index).forward(pass.shape, x, pass.dropout, saved.layers.back(), handover, output);
     handover.then([this, &pass, index, output] { show(pass, index, output); });
     x = output;
   }
   activations_.note_peak();
+  if (span.offloaded == 0) return;
+  handover.finish();  // writes what is stored
+  saved.host = activations_.host().store(slot_of(span), pass.host_arena);
 }
 
 void LayerStack::forward_only(const Pass& pass, const LayerSpan& span, ConstTensorView x,
@@ -148,41 +153,65 @@ void LayerStack::backward_layer(const Pass& pass, const LayerSpan& span, int ind
   });
 }
 
+void LayerStack::begin_fetch(const Pass& pass, const Saved& saved) const {
+  const std::vector<LayerSpan> spans = spans_of(pass.chunk, pass.keeps);
+  int fetched = 0;
+  for (std::size_t s = spans.size(); s-- > 0 && fetched < HostActivations::slots;) {
+    if (spans[s].offloaded == 0) continue;
+    activations_.host().begin_fetch(saved[s].host);
+    ++fetched;
+  }
+}
+
+template <class SavedSpans, class Function>
+void LayerStack::for_each_backwards(const Pass& pass, SavedSpans& saved, const Function& function) const {
+  begin_fetch(pass, saved);
+  const std::vector<LayerSpan> spans = spans_of(pass.chunk, pass.keeps);
+  for (std::size_t s = spans.size(); s-- > 0;) {
+    const int offloaded = spans[s].offloaded;
+    if (offloaded > 0) activations_.host().finish_fetch(saved[s].host);
+    function(spans[s], saved[s]);
+    // The next layer of this one's slot.
+    const int next = offloaded - HostActivations::slots;
+    for (std::size_t i = s; next > 0 && i-- > 0;) {
+      if (spans[i].offloaded == next) activations_.host().begin_fetch(saved[i].host);
+    }
+  }
+}
+
 ConstTensorView LayerStack::backward(const Pass& pass, ConstTensorView dy, TensorView dx, WeightGradient weights,
                                      Saved& saved) const {
-  const std::vector<LayerSpan> spans = spans_of(pass.chunk, pass.keeps);
-  if (spans.empty()) return dy;
+  if (saved.empty()) return dy;
   pass.streams.reserve(std::min(layers_of(pass.chunk) - (dx ? 1 : 0), 2));
   const ArenaScope scope(context_.workspace);
   ResidualForm::Handover handover(context_, pass.shape);
-  for (std::size_t s = spans.size(); s-- > 0;) {
-    SavedSpan& kept = saved[s];
-    if (spans[s].recomputed) {
-      forward_saving(pass, spans[s], whole_input(pass, spans[s], kept.input), handover, {}, kept);
-    }
+  for_each_backwards(pass, saved, [&](const LayerSpan& span, SavedSpan& kept) {
+    if (span.recomputed) forward_saving(pass, span, whole_input(pass, span, kept.input), handover, {}, kept);
     kept.gradients.resize(kept.layers.size());
-    for (int i = spans[s].layers - 1; i >= 0; --i) {
-      const TensorView target = s == 0 && i == 0 && dx ? dx : pass.streams.next();
-      backward_layer(pass, spans[s], i, dy, handover, target, weights, kept);
+    for (int i = span.layers - 1; i >= 0; --i) {
+      const TensorView target = span.first + i == 0 && dx ? dx : pass.streams.next();
+      backward_layer(pass, span, i, dy, handover, target, weights, kept);
       dy = target;
     }
     handover.finish();
-    // Frees memory for the next recomputation.
-    if (weights == WeightGradient::now) pass.arena.release(kept.mark);
-  }
+    if (weights == WeightGradient::now) {
+      pass.arena.release(kept.mark);  // for the next recomputation
+    } else if (span.offloaded > 0) {
+      activations_.host().store(kept.host);
+    }
+  });
   return dy;
 }
 
 void LayerStack::backward_weight(const Pass& pass, const Saved& saved) const {
-  const std::vector<LayerSpan> spans = spans_of(pass.chunk, pass.keeps);
-  for (std::size_t s = spans.size(); s-- > 0;) {
-    for (std::size_t i = saved[s].layers.size(); i-- > 0;) {
-      const int index = first_of(pass.chunk) + spans[s].first + static_cast<int>(i);
+  for_each_backwards(pass, saved, [&](const LayerSpan& span, const SavedSpan& kept) {
+    for (std::size_t i = kept.layers.size(); i-- > 0;) {
+      const int index = first_of(pass.chunk) + span.first + static_cast<int>(i);
       hooks_.before_backward(unit(index));
-      layer(index).backward_weight(pass.shape, saved[s].layers[i], saved[s].gradients[i]);
+      layer(index).backward_weight(pass.shape, kept.layers[i], kept.gradients[i]);
       hooks_.after_backward(unit(index), pass.last);
     }
-  }
+  });
 }
 
 std::vector<ExpertLoad> LayerStack::take_expert_loads() const {

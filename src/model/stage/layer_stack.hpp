@@ -47,6 +47,7 @@ class LayerStack {
     ConstTensorView input;                               // or this rank's flat shard of it
     std::vector<TransformerLayer::Saved> layers;         // each layer's output is the next one's input
     std::vector<TransformerLayer::Gradients> gradients;  // between backward and backward_weight
+    HostActivations::Layer host;                         // copies of an offloaded layer
   };
   using Saved = std::vector<SavedSpan>;
 
@@ -57,7 +58,8 @@ class LayerStack {
     bool keeps = false;  ///< keeps what backward needs
     bool last = false;   ///< the update's last micro-batch
     DropoutPlan dropout;
-    Arena& arena;  ///< for kept tensors
+    Arena& arena;       ///< for kept tensors
+    Arena& host_arena;  ///< for those of offloaded layers
     ResidualPair& streams;
     StageProbe* probe = nullptr;  ///< may be null
     double mean_gradient = 0;     ///< StageMode::mean_gradient
@@ -79,6 +81,8 @@ class LayerStack {
   /// layers returns x. If `reads_input_in_backward`, x must stay valid until the end of backward.
   ConstTensorView forward(const Pass& pass, ConstTensorView x, TensorView y, Saved& saved) const;
   bool reads_input_in_backward(int chunk, bool keeps) const;
+  /// Begins to fetch the layers that `backward` or `backward_weight` needs first, which call it too.
+  void begin_fetch(const Pass& pass, const Saved& saved) const;
   /// Returns the gradient of the input from that of the output: dx, or if dx is empty one of the pass's streams. Frees
   /// what was kept unless the weight gradients come later.
   ConstTensorView backward(const Pass& pass, ConstTensorView dy, TensorView dx, parallel::WeightGradient weights,
@@ -121,6 +125,15 @@ class LayerStack {
   bool is_stream(const Pass& pass, const std::vector<LayerSpan>& spans, std::size_t span) const {
     return !pass.keeps || (span < spans.size() && keeps_shard_of_input(spans[span], pass.keeps));
   }
+  /// Memory of what a span keeps.
+  Arena& arena_of(const Pass& pass, const LayerSpan& span) const {
+    return span.offloaded > 0 ? activations_.host().open(slot_of(span)) : pass.arena;
+  }
+  static int slot_of(const LayerSpan& span) { return (span.offloaded - 1) % HostActivations::slots; }
+  /// Calls function(span, its saved state) for all spans, the last first, with the activations of offloaded ones on the
+  /// device. Begins to fetch those of earlier ones meanwhile.
+  template <class SavedSpans, class Function>
+  void for_each_backwards(const Pass& pass, SavedSpans& saved, const Function& function) const;
   /// Copies this tensor rank's shard of a replicated tensor.
   ConstTensorView own_shard(ConstTensorView whole, Arena& arena) const;
   /// Returns a span's input, gathered if only shards of it were kept.

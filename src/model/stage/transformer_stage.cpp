@@ -126,6 +126,7 @@ LayerStack::Pass TransformerStage::pass(int chunk, int micro_batch, const LayerS
           is_last_micro_batch(micro_batch),
           dropout(micro_batch),
           activations_.arena(chunk, micro_batch),
+          activations_.host_arena(chunk, micro_batch),
           streams,
           mode_.backward ? probe_ : nullptr,
           mode_.mean_gradient};
@@ -171,6 +172,7 @@ void TransformerStage::run_backward(int chunk, int micro_batch, ConstTensorView 
   ResidualPair streams(shape, context_.workspace);
   const LayerStack::Pass pass = this->pass(chunk, micro_batch, shape, streams);
   ConstTensorView dy = output_gradient;
+  layers_.begin_fetch(pass, state.layers);  // beside the head
   if (is_last(chunk)) {
     hooks_.before_backward(head_unit());
     if (shard_.first_stage && has_table_in_head_) hooks_.before_backward(embedding_unit);

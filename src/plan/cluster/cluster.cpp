@@ -53,7 +53,11 @@ std::map<std::string, std::variant<int*, double*>> numbers_of(Cluster& cluster) 
           {"node.latency-us", &node.latency_us},
           {"network.gbs", &network.gbs},
           {"network.share", &network.share},
-          {"network.latency-us", &network.latency_us}};
+          {"network.latency-us", &network.latency_us},
+          {"host.memory-gb", &cluster.host.memory_gb},
+          {"host.memory-gbs", &cluster.host.memory_gbs},
+          {"host.memory-share", &cluster.host.memory_share},
+          {"host.link-gbs", &cluster.host.link_gbs}};
 }
 
 std::string trimmed(const std::string& text) {
@@ -137,17 +141,42 @@ std::string collective_name(Collective collective, int ranks) {
 
 /// Bandwidths are NVIDIA's data sheets': NVLink 2, 3 and 4; per node 8 network ports of 100, 200 and 400 Gbit/s.
 /// Shares are fitted to published runs (bench/results/planner-2026-11-23.md). Latencies: Isaev et al. 2023, Calculon's
-/// descriptions of A100 systems.
+/// descriptions of A100 systems. Host memory: data sheets of the systems and their processors; links: PCI Express 3, 4
+/// and 5 of 16 lanes.
 const std::vector<Cluster>& cluster_presets() {
-  constexpr double node_us = 10, network_us = 20;
+  constexpr double node_us = 10, network_us = 20, host_share = 0.8;
   static const std::vector<Cluster> all = {
-      {"dgx-2h", v100, 16, {150, 0.645, node_us}, {6.25, 0.7, network_us}},
-      {"dgx-a100-40gb", a100_40gb(), 8, {300, 0.686, node_us}, {25, 0.619, network_us}},
-      {"dgx-a100", *find_gpu("A100"), 8, {300, 0.686, node_us}, {25, 0.619, network_us}},
-      {"dgx-h100", *find_gpu("H100"), 8, {450, 0.788, node_us}, {50, 0.672, network_us}},
-      {"dgx-h200", *find_gpu("H200"), 8, {450, 0.788, node_us}, {50, 0.672, network_us}},
+      {"dgx-2h", v100, 16, {150, 0.645, node_us}, {6.25, 0.7, network_us}, 0, {1500, 256, host_share, 12}},
+      {"dgx-a100-40gb", a100_40gb(), 8, {300, 0.686, node_us}, {25, 0.619, network_us}, 0, {1000, 410, host_share, 25}},
+      {"dgx-a100",
+       *find_gpu("A100"),
+       8,
+       {300, 0.686, node_us},
+       {25, 0.619, network_us},
+       0,
+       {2000, 410, host_share, 25}},
+      {"dgx-h100",
+       *find_gpu("H100"),
+       8,
+       {450, 0.788, node_us},
+       {50, 0.672, network_us},
+       0,
+       {2000, 614, host_share, 55}},
+      {"dgx-h200",
+       *find_gpu("H200"),
+       8,
+       {450, 0.788, node_us},
+       {50, 0.672, network_us},
+       0,
+       {2000, 614, host_share, 55}},
       cpu_cluster()};
   return all;
+}
+
+double host_copy_ms(const Cluster& cluster, double to_host, double from_host) {
+  const Host& host = cluster.host;
+  const double shared = host.memory_share * host.memory_gbs / cluster.ranks_per_node;
+  return std::max(std::max(to_host, from_host) / host.link_gbs, (to_host + from_host) / shared) / 1e6;
 }
 
 std::string cluster_preset_names() {
@@ -202,7 +231,7 @@ Cluster parse_cluster(const std::string& name, const std::string& text) {
     if (value.key != "cluster.base") set_field(name, value.line, value.key, value.value, cluster);
   }
   for (const auto& [key, number] : numbers_of(cluster)) {
-    TRIREME_CHECK(has_base || keys.contains(key) || key.ends_with("share"), ConfigError,
+    TRIREME_CHECK(has_base || keys.contains(key) || key.ends_with("share") || key.starts_with("host."), ConfigError,
                   "{}: {} is missing: give it, or name in [cluster] a base that has it ({})", name, key,
                   cluster_preset_names());
   }

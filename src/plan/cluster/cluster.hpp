@@ -51,6 +51,14 @@ struct Link {
   double bus_gbs() const { return gbs * share; }
 };
 
+/// Host memory of a node, and the link of each of its devices to it.
+struct Host {
+  double memory_gb = 1000;    ///< 10^9 bytes
+  double memory_gbs = 300;    ///< peak rate of the memory by the data sheet, GB/s
+  double memory_share = 0.8;  ///< part of it that long copies reach
+  double link_gbs = 25;       ///< rate of long copies of one device, in each direction, GB/s
+};
+
 /// Name of a collective among `ranks`, as Link::measured has it.
 std::string collective_name(Collective collective, int ranks);
 
@@ -62,7 +70,12 @@ struct Cluster {
   Link node;               ///< between ranks of one node
   Link network;            ///< from one rank to other nodes, with all ranks of its node communicating
   int cores_per_node = 0;  ///< shared by the ranks of a node; 0: every rank has its own device
+  Host host = {};
 };
+
+/// Milliseconds in which every rank copies this many bytes from its device to host memory, and from there, at once.
+/// The ranks of a node share its memory.
+double host_copy_ms(const Cluster& cluster, double to_host, double from_host);
 
 /// The cluster called `name`; ConfigError, with the known names, for another name.
 Cluster cluster_preset(const std::string& name);
@@ -74,9 +87,9 @@ const std::vector<Cluster>& cluster_presets();
 std::string cluster_preset_names();
 
 /// Parses a cluster from the text of an INI file; `name` is for messages. Lines are `key = value`, sections [cluster],
-/// [device], [node] and [network], comments begin with # or ;. Unset values are those of the preset named by `base` in
-/// [cluster]; without a base every link is required. ConfigError, with the file's line and field, for unknown, missing
-/// or impossible values.
+/// [device], [node], [network] and [host], comments begin with # or ;. Unset values are those of the preset named by
+/// `base` in [cluster]; without a base every link but the host's is required. ConfigError, with the file's line and
+/// field, for unknown, missing or impossible values.
 Cluster parse_cluster(const std::string& name, const std::string& text);
 
 }  // namespace trireme::plan

@@ -94,7 +94,9 @@ Cluster cpu_cluster() {
                        .graph_gap_us = 2.9,
                        .host_wait_us = 0,
                        .measured = measured_kernels()};
-  return {"cpu", core, cores, {.gbs = 19, .latency_us = 0.7}, {.gbs = 1.25, .latency_us = 30}, cores};
+  // A core reads and writes each byte that it copies.
+  const Host host = {.memory_gb = memory_gb * cores, .memory_gbs = 15.0 * cores, .memory_share = 1, .link_gbs = 15};
+  return {"cpu", core, cores, {.gbs = 19, .latency_us = 0.7}, {.gbs = 1.25, .latency_us = 30}, cores, host};
 }
 
 }  // namespace trireme::plan

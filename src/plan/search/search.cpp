@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace trireme::plan {
 namespace {
@@ -122,12 +123,19 @@ class Search {
     return most;
   }
   bool fits(const train::MemoryEstimate& memory) const {
-    return static_cast<double>(memory.total()) <= result_.limit_bytes;
+    return static_cast<double>(memory.total()) <= result_.limit_bytes && fits_on_host(memory);
+  }
+  bool fits_on_host(const train::MemoryEstimate& memory) const {
+    return static_cast<double>(memory.host()) <= costs_.host_limit_bytes();
   }
 
   void find_fitting(TimedGrid& grid) {
     for (const Timed& layout : grid.layouts) {
       const train::MemoryEstimate memory = fullest(*layout.job);
+      if (!fits_on_host(memory)) {
+        grid.fault = fmt::format("host memory, more than {:.0f} GB a rank", costs_.host_limit_bytes() / 1e9);
+        continue;
+      }
       if (!fits(memory)) {
         grid.least_bytes = std::min(grid.least_bytes, static_cast<double>(memory.total()));
         continue;
@@ -203,12 +211,25 @@ double ClusterCosts::min_bytes(const Job& job) {
   const double parameters = minimum.parameters / job.grid.world_size();
   if (!has_equal_chunks(job)) return parameters;
   const int chunks = in_flight(schedule_of(job), layout.stages, layout.chunks, micro_batches_of(job));
-  return parameters + static_cast<double>(layer_bytes(job)) * layout.layers.front() * chunks;
+  const int layers = layout.layers.front();
+  const int kept = layers - model::offloaded_layers(job.execution.recomputation, layers);
+  return parameters + static_cast<double>(layer_bytes(job)) * kept * chunks;
+}
+
+double ClusterCosts::host_limit_bytes() const {
+  constexpr double share = 0.8;
+  const Cluster& cluster = predictor_.cluster();
+  return share * cluster.host.memory_gb * 1e9 / cluster.ranks_per_node;
 }
 
 train::MemoryEstimate ClusterCosts::memory(const Job& job, int stage) {
-  return train::estimate_memory(*device_, job.model, job.execution, job.options, job.grid,
-                                job.grid.rank({.pipeline = stage}));
+  train::MemoryEstimate memory = train::estimate_memory(*device_, job.model, job.execution, job.options, job.grid,
+                                                        job.grid.rank({.pipeline = stage}));
+  if (is_cpu(predictor_.cluster())) {
+    memory.activations += std::exchange(memory.host_activations, 0);
+    memory.optimizer += std::exchange(memory.host_optimizer, 0);
+  }
+  return memory;
 }
 
 int in_flight(parallel::ScheduleKind kind, int stages, int chunks, int micro_batches) {
@@ -228,7 +249,17 @@ std::size_t RankedGrid::max_bytes() const {
   return bytes;
 }
 
-SearchResult search(const SearchSpace& space, JobCosts& costs, int wanted) { return Search(space, costs).run(wanted); }
+SearchResult search(const SearchSpace& space, JobCosts& costs, int wanted) {
+  SearchResult result = Search(space, costs).run(wanted);
+  const optim::OptimizerOptions& optimizer = space.base.options.optimizer;
+  if (!result.grids.empty() || optimizer.offload.fraction > 0 || optimizer.kind == optim::OptimizerKind::muon) {
+    return result;
+  }
+  SearchSpace offloaded = space;
+  offloaded.base.options.optimizer.offload.fraction = 1;
+  SearchResult second = Search(offloaded, costs).run(wanted);
+  return second.grids.empty() ? result : second;
+}
 
 RankedGrid predict_one(const Job& job, JobCosts& costs) {
   RankedGrid grid{job, costs.predict(job), {}};

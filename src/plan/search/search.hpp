@@ -21,12 +21,13 @@ class JobCosts {
   virtual double min_bytes(const Job& job) = 0;
   /// Memory of a rank of pipeline stage `stage`, by a rehearsal.
   virtual train::MemoryEstimate memory(const Job& job, int stage) = 0;
-  /// Bytes of a rank's device that a run may take.
+  /// Bytes of a rank's device that a run may take, and of host memory for each rank.
   virtual double limit_bytes() const = 0;
+  virtual double host_limit_bytes() const = 0;
 };
 
-/// Costs of a cluster. Reserves a twentieth of device memory for the driver, NCCL and recorded graphs. Ranks on a CPU
-/// share the memory of their node.
+/// Costs of a cluster. Reserves a twentieth of device memory for the driver, NCCL and recorded graphs, and a fifth of
+/// host memory for everything else. Ranks on a CPU share the memory of their node, which is all that they have.
 class ClusterCosts final : public JobCosts {
  public:
   explicit ClusterCosts(const Cluster& cluster);
@@ -34,11 +35,12 @@ class ClusterCosts final : public JobCosts {
 
   StepPrediction predict(const Job& job) override { return predictor_.predict(job); }
   /// With P parameters on average over the ranks, and a bytes that a layer keeps of a micro-batch: the bytes of P, and
-  /// a x layers of the first stage in flight. The first stage has as many parameters as the others, and the embedding;
-  /// only P counts where chunks differ.
+  /// a x layers of the first stage in flight, without offloaded ones. The first stage has as many parameters as the
+  /// others, and the embedding; only P counts where chunks differ.
   double min_bytes(const Job& job) override;
   train::MemoryEstimate memory(const Job& job, int stage) override;
   double limit_bytes() const override;
+  double host_limit_bytes() const override;
 
  private:
   std::size_t layer_bytes(const Job& job);
@@ -71,7 +73,8 @@ struct SearchResult {
 
 /// Searches the `wanted` fastest grids. A layout is predicted if the lower bound of its fullest rank fits; memory is
 /// rehearsed from the fastest on. Found layouts are then improved one axis at a time (`variants`). Ties keep the order
-/// of `candidates`, so results are deterministic.
+/// of `candidates`, so results are deterministic. If no layout fits, all are tried with the optimizer's state in host
+/// memory.
 SearchResult search(const SearchSpace& space, JobCosts& costs, int wanted);
 
 /// Predicts a single job, with the memory of every stage.

@@ -22,11 +22,6 @@ ChunkTime time_of(const Cluster& cluster, CallCosts& costs, const StageWork& wor
           step(StepKind::backward_weight)};
 }
 
-int recomputed_layers(const model::Recomputation& recomputation, int layers) {
-  if (recomputation.granularity != RecomputeGranularity::full) return 0;
-  return recomputation.method == model::RecomputeMethod::uniform ? layers : std::min(recomputation.layers, layers);
-}
-
 /// Everything the work of a stage depends on, besides its layers.
 std::string stage_key(const Job& job) {
   const train::ExecutionConfig& e = job.execution;
@@ -43,11 +38,12 @@ std::string stage_key(const Job& job) {
   for (const model::BalanceTerm& term : experts.balance_terms()) {
     balance += fmt::format("{}x{},", static_cast<int>(term.loss), term.coefficient);
   }
-  key += fmt::format(" {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model.attention_dropout,
+  key += fmt::format(" {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model.attention_dropout,
                      e.cross_entropy_chunks, job.grid.expert_size(), job.grid.expert_tensor_size(),
                      e.parallel.exchange_tokens, e.parallel.expert_load, balance, experts.z_coefficient,
                      experts.capacity_factor, experts.jitter_eps, e.parallel.overlap_shared_expert,
-                     e.parallel.pad_experts, modules.attention, modules.activation, modules.experts, e.max_predictions);
+                     e.parallel.pad_experts, modules.attention, modules.activation, modules.experts, e.max_predictions,
+                     e.recomputation.offloaded_layers > 0);
   const Attributes shape = model::attributes_of(job.model);
   for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
   return key;
@@ -58,13 +54,14 @@ std::string update_key(const Job& job) {
   const train::ExecutionConfig& e = job.execution;
   const parallel::DataParallelOptions& data = e.parallel.data_parallel;
   const optim::OptimizerOptions& optimizer = job.options.optimizer;
-  std::string key = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.grid.tensor_size(), job.grid.gradient_size(),
-      job.grid.expert_size(), job.grid.expert_tensor_size(), static_cast<int>(e.dtype), e.vocabulary_multiple,
-      e.padded_vocabulary_size, e.parallel.sequence_parallel, static_cast<int>(data.sharding),
-      data.low_precision_gradients, data.overlap_reduce, data.overlap_gather, data.bucket_elements,
-      schedule_of(job) == ScheduleKind::zero_bubble, static_cast<int>(optimizer.kind),
-      static_cast<int>(optimizer.adamw.exp_avg_dtype), static_cast<int>(optimizer.adamw.exp_avg_sq_dtype));
+  std::string key = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.grid.tensor_size(),
+                                job.grid.gradient_size(), job.grid.expert_size(), job.grid.expert_tensor_size(),
+                                static_cast<int>(e.dtype), e.vocabulary_multiple, e.padded_vocabulary_size,
+                                e.parallel.sequence_parallel, static_cast<int>(data.sharding),
+                                data.low_precision_gradients, data.overlap_reduce, data.overlap_gather,
+                                data.bucket_elements, schedule_of(job) == ScheduleKind::zero_bubble,
+                                static_cast<int>(optimizer.kind), static_cast<int>(optimizer.adamw.exp_avg_dtype),
+                                static_cast<int>(optimizer.adamw.exp_avg_sq_dtype), optimizer.offload.fraction);
   const Attributes shape = model::attributes_of(job.model);
   for (const auto& [name, value] : shape.texts()) key += fmt::format(" {}={}", name, value);
   return key;
@@ -133,12 +130,22 @@ struct StepPredictor::Parts {
   ChunkTime rest;  ///< part of every chunk besides its layers
   ChunkTime embedding, head;
   double boundary_bytes = 0;
+  double offload_ms = 0;  ///< time of the copy of an offloaded layer to host memory, or back
 
   ChunkTime chunk(int layers, const model::Recomputation& recomputation, bool first, bool last) const {
-    const int recomputed = recomputed_layers(recomputation, layers);
+    const int recomputed = model::recomputed_layers(recomputation, layers);
     ChunkTime chunk = rest + (layers - recomputed) * layer + recomputed * recomputed_layer;
     if (first) chunk += embedding;
     if (last) chunk += head;
+    // One stream makes the copies of a pass in turn, beside its layers. The first half of a backward also copies back
+    // what the second reads.
+    const double copies = model::offloaded_layers(recomputation, layers) * offload_ms;
+    for (const auto& [pass, times] : {std::pair{&chunk.forward, 1},
+                                      {&chunk.backward, 1},
+                                      {&chunk.backward_input, 2},
+                                      {&chunk.backward_weight, 1}}) {
+      pass->add_host_copies(times * copies, pass->total());
+    }
     return chunk;
   }
 };
@@ -184,7 +191,8 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
     const double share = static_cast<double>(std::ranges::count(layers, '1')) / static_cast<double>(std::ssize(layers));
     const auto mean = [&](const ChunkTime& x, const ChunkTime& y) { return share * x + (1 - share) * y; };
     parts = std::make_unique<Parts>(Parts{mean(a.layer, b.layer), mean(a.recomputed_layer, b.recomputed_layer), a.rest,
-                                          a.embedding, a.head, a.boundary_bytes});
+                                          a.embedding, a.head, a.boundary_bytes,
+                                          share * a.offload_ms + (1 - share) * b.offload_ms});
     return *parts;
   }
   const train::ExecutionConfig& e = job.execution;
@@ -196,6 +204,12 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
   const bool full = e.recomputation.granularity == RecomputeGranularity::full;
   auto made = std::make_unique<Parts>();
   if (full) execution.recomputation = {};
+  if (e.recomputation.offloaded_layers > 0) {
+    execution.recomputation.offloaded_layers = 1;
+    const StageWork offloaded = record({.layers = 1, .first = true});
+    made->offload_ms = host_copy_ms(cluster_, host_bytes_of(offloaded.steps.at(StepKind::forward)).to_host, 0);
+    execution.recomputation.offloaded_layers = 0;
+  }
   const StageWork one = record({.layers = 1});
   const ChunkTime middle = time(one);
   made->boundary_bytes = one.boundary_bytes;
@@ -207,6 +221,7 @@ const StepPredictor::Parts& StepPredictor::parts_of(const Job& job, const std::s
   if (full) {
     // One span of layers more.
     execution.recomputation = e.recomputation;
+    execution.recomputation.offloaded_layers = 0;
     execution.recomputation.method = model::RecomputeMethod::uniform;
     const bool uniform = e.recomputation.method == model::RecomputeMethod::uniform;
     const int span = uniform ? std::clamp(e.recomputation.layers, 1, job.model.layers) : 1;
@@ -244,7 +259,7 @@ StepPredictor::Stage StepPredictor::stage_of(const Job& job, const Keys& keys, c
     const int layers = layout.layers[static_cast<std::size_t>(position)];
     const bool first = position == 0, last = position + 1 == positions;
     stage.chunks.push_back(parts.chunk(layers, job.execution.recomputation, first, last));
-    stage.recomputed += recomputed_layers(job.execution.recomputation, layers);
+    stage.recomputed += model::recomputed_layers(job.execution.recomputation, layers);
     stage.messages += (first ? 0 : 1) + (last ? 0 : 1);
   }
   const auto unit_time = [&](const ChunkTime& time) {

@@ -78,7 +78,7 @@ CriticalPath critical_path(std::span<const OverlapStep> steps) {
 
 const char* name_of(Traffic traffic) {
   constexpr std::array<const char*, traffic_count> names = {"tensor",    "context",    "experts", "pipeline",
-                                                            "gradients", "parameters", "scalars"};
+                                                            "gradients", "parameters", "scalars", "host"};
   return names[static_cast<std::size_t>(traffic)];
 }
 
@@ -144,7 +144,7 @@ void WorkTimer::add(std::span<const WorkEvent> events, std::optional<Traffic> tr
       start(event, traffic);
     } else if (event.kind == WorkEvent::Kind::wait) {
       wait(event.operation);
-    } else {
+    } else if (event.kind == WorkEvent::Kind::kernel) {
       const Cost cost = costs_.of(event.call, graphs_, in_flight_ > 0);
       plan::add(time_, event.call, cost);
       computed_ += cost.main + cost.end + cost.gap;
@@ -234,6 +234,7 @@ WorkTime UpdateTimer::reduction(const std::vector<TimedStep>& steps, int last_mi
 WorkTime UpdateTimer::optimizer(const std::vector<TimedStep>& steps) const {
   WorkTimer timer = this->timer();
   timer.add(work_.optimizer);
+  const double kernels = timer.time().total();
   double now = 0, idle = 0;
   for (const TimedStep& timed : steps) {
     if (timed.step.kind != StepKind::forward || timed.step.micro_batch != 0) continue;
@@ -252,6 +253,11 @@ WorkTime UpdateTimer::optimizer(const std::vector<TimedStep>& steps) const {
     time.hidden_update = hidden_update_ms(time.optimizer, work_.buckets_beside_forward, idle);
     time.optimizer -= time.hidden_update;
   }
+  // State in host memory is copied in both directions at once.
+  const HostBytes bytes = host_bytes_of(work_.optimizer);
+  double forward = 0;
+  for (const UnitTime& unit : units_) forward += work_.buckets_beside_forward > 0 ? unit.forward : 0;
+  time.add_host_copies(host_copy_ms(cluster_, bytes.to_host, bytes.from_host), kernels + forward);
   return time;
 }
 

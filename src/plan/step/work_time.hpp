@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <optional>
@@ -43,8 +44,9 @@ enum class Traffic {
   gradients,   ///< reduction of gradients over data and context ranks, and of the tied embedding
   parameters,  ///< gathers of updated parameters
   scalars,     ///< loss, norm of gradients
+  host,        ///< activations and the optimizer's state, to and from host memory
 };
-constexpr int traffic_count = static_cast<int>(Traffic::scalars) + 1;
+constexpr int traffic_count = static_cast<int>(Traffic::host) + 1;
 const char* name_of(Traffic traffic);
 
 /// Time of communication.
@@ -68,6 +70,11 @@ struct WorkTime {
   double total() const { return products + attention + memory_bound + optimizer + gaps + exposed(); }
   TrafficTime& of(Traffic kind) { return traffic[static_cast<std::size_t>(kind)]; }
   const TrafficTime& of(Traffic kind) const { return traffic[static_cast<std::size_t>(kind)]; }
+  /// Adds copies to and from host memory beside `others` milliseconds of other work.
+  void add_host_copies(double ms, double others) {
+    of(Traffic::host).exposed_ms += std::max(0.0, ms - others);
+    of(Traffic::host).hidden_ms += std::min(ms, others);
+  }
   WorkTime& operator+=(const WorkTime& other);
   friend WorkTime operator+(WorkTime a, const WorkTime& b) { return a += b; }
   friend WorkTime operator*(double factor, WorkTime work);

@@ -23,8 +23,16 @@ using parallel::StepKind;
 /// Receives the events of a rank.
 class Recorder final : public CallObserver {
  public:
-  void begin(Stream&, const KernelCall& call) override {
-    if (call.kind != KernelKind::inputs) events_.push_back({.kind = WorkEvent::Kind::kernel, .call = call});
+  /// Kernels run on the compute stream of `backend`.
+  explicit Recorder(Backend& backend) : compute_(backend.compute_stream()) {}
+  void begin(Stream& stream, const KernelCall& call) override {
+    if (&stream != &compute_ && call.kind == KernelKind::inputs) {
+      events_.push_back({.kind = WorkEvent::Kind::from_host, .bytes = call.bytes});
+    } else if (&stream != &compute_ && call.kind == KernelKind::results) {
+      events_.push_back({.kind = WorkEvent::Kind::to_host, .bytes = call.bytes});
+    } else if (call.kind != KernelKind::inputs) {
+      events_.push_back({.kind = WorkEvent::Kind::kernel, .call = call});
+    }
   }
   void end(Stream&, const KernelCall&) override {}
 
@@ -56,6 +64,7 @@ class Recorder final : public CallObserver {
     int operation_;
   };
 
+  Stream& compute_;
   std::vector<WorkEvent> events_;
   int operations_ = 0;
 };
@@ -270,12 +279,21 @@ class Rank {
 
 }  // namespace
 
+HostBytes host_bytes_of(std::span<const WorkEvent> events) {
+  HostBytes sum;
+  for (const WorkEvent& event : events) {
+    if (event.kind == WorkEvent::Kind::to_host) sum.to_host += event.bytes;
+    if (event.kind == WorkEvent::Kind::from_host) sum.from_host += event.bytes;
+  }
+  return sum;
+}
+
 StageWork record_stage(const model::ModelConfig& config, const train::ExecutionConfig& execution,
                        const parallel::ProcessGrid& grid, const train::StageRehearsal::Layers& layers) {
   DeviceStandIn device;
   RehearsalBackend rehearsal(device);
   ObservedBackend backend(rehearsal);
-  Recorder recorder;
+  Recorder recorder(backend);
   RecordingCommunicator tensor(GroupKind::tensor, grid.tensor_size(), recorder);
   RecordingCommunicator context(GroupKind::context, grid.context_size(), recorder);
   RecordingCommunicator expert(GroupKind::expert, grid.token_group_size(), recorder);
@@ -303,7 +321,7 @@ UpdateWork record_update(const model::ModelConfig& config, const train::Executio
   DeviceStandIn device;
   RehearsalBackend rehearsal(device);
   ObservedBackend backend(rehearsal);
-  Recorder recorder;
+  Recorder recorder(backend);
   Rank rank(backend, recorder, config, execution, optimizer, grid, pipeline_rank);
   backend.observe(&recorder);
   UpdateWork work = rank.record();

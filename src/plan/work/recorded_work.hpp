@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <vector>
 
 #include "src/backend/kernels/kernel_call.hpp"
@@ -12,16 +13,23 @@
 
 namespace trireme::plan {
 
-/// Event of a rank: a kernel, the start of a communication, or the wait for one.
+/// Event of a rank: a kernel, the start of a communication, the wait for one, or a copy to or from host memory beside
+/// the kernels.
 struct WorkEvent {
-  enum class Kind { kernel, start, wait };
+  enum class Kind { kernel, start, wait, to_host, from_host };
   Kind kind = Kind::kernel;
   KernelCall call{};                                        ///< kernel's call
   int operation = 0;                                        ///< number of the communication, from 0
   parallel::GroupKind group = parallel::GroupKind::tensor;  ///< in which it starts
   Collective collective = Collective::all_reduce;
-  double bytes = 0;  ///< as bus_bandwidth.hpp counts them
+  double bytes = 0;  ///< size of a copy, or of a communication as bus_bandwidth.hpp counts it
 };
+
+/// Bytes of the copies beside the kernels.
+struct HostBytes {
+  double to_host = 0, from_host = 0;
+};
+HostBytes host_bytes_of(std::span<const WorkEvent> events);
 
 /// Events of one chunk with one micro-batch, in program order.
 struct StageWork {

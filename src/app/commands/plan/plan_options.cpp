@@ -21,7 +21,8 @@ constexpr std::string_view own_options =
     "num-virtual-stages-per-pipeline-rank schedule "
     "overlap-p2p-communication sequence-parallel tp-comm-overlap-chunks "
     "micro-batch-size global-batch-size seq-length dtype bf16 fp16 recompute-granularity recompute-activations "
-    "use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce overlap-param-gather";
+    "use-distributed-optimizer data-parallel-sharding-strategy overlap-grad-reduce overlap-param-gather "
+    "optimizer-cpu-offload optimizer-offload-fraction";
 
 /// Returns the tokens of the corpus: the given vocabulary, or the preset's.
 std::int64_t corpus_vocabulary(const ModelOptions& model) {
@@ -163,6 +164,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   space.base.execution = execution.config(precision.dtype, batch, parallel, {});
   space.base.execution.variable_lengths = false;  // unknown before there are samples
   space.base.options.optimizer.adamw = adamw;
+  space.base.options.optimizer.offload = parallel.sharding.offload();
   space.base.options.global_batch_size = batch.global_batch_size.value_or(batch.micro_batch_size * grid.data_size());
 
   space.tensor = if_given(options.given("tensor-model-parallel-size"), g.tensor);
@@ -238,6 +240,9 @@ std::vector<std::string> train_options(const Options& options, const plan::Job& 
   }
   add_flag(data.overlap_reduce, "overlap-grad-reduce");
   add_flag(data.overlap_gather, "overlap-param-gather");
+  const double offloaded = job.options.optimizer.offload.fraction;
+  add_flag(offloaded > 0, "optimizer-cpu-offload");
+  if (offloaded > 0 && offloaded < 1) add("optimizer-offload-fraction", fmt::format("{}", offloaded));
   return words;
 }
 

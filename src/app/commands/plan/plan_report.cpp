@@ -121,6 +121,9 @@ void print_parts(const RankedGrid& best) {
                best.memory.size() > 1 ? fmt::format(" of stage {}", stage) : "", bytes_text(m.total()),
                bytes_text(m.parameters), bytes_text(m.gradients + m.gradient_work), bytes_text(m.optimizer),
                bytes_text(m.activations), bytes_text(m.work + m.messages + m.batches + m.kernels));
+    if (m.host() == 0) continue;
+    fmt::print("  and {} of host memory: optimizer {}, activations {}\n", bytes_text(m.host()),
+               bytes_text(m.host_optimizer), bytes_text(m.host_activations));
   }
 }
 
