@@ -14,11 +14,15 @@ using model::ModelOutput;
 
 /// Grids of `ranks` ranks, with every pipeline schedule.
 std::vector<Layout> length_layouts(int ranks) {
-  if (ranks == 1) return {"zero1 b 2"};
+  if (ranks == 1) return {"zero1 b 2 offload 4"};
   if (ranks == 2) {
-    return {"zero1 b 2",           "tp 2 sp b 2",   "cp 2 b 2",
-            "pp 2 gpipe b 2",      "pp 2 1f1b b 2", "pp 2 interleaved vpp 2 b 2",
-            "pp 2 zero-bubble b 2"};
+    return {"zero1 b 2",
+            "tp 2 sp b 2",
+            "cp 2 b 2",
+            "pp 2 gpipe b 2",
+            "pp 2 1f1b b 2",
+            "pp 2 interleaved vpp 2 b 2",
+            "pp 2 zero-bubble b 2 offload 2"};
   }
   return {"tp 2 pp 2 interleaved vpp 2 sp b 2", "cp 2 pp 2 zero-bubble b 2", "pp 4 1f1b b 2",
           "tp 2 pp 2 zero-bubble b 2"};
@@ -96,7 +100,7 @@ TEST(VariableLengths, TakeNoMoreMemoryThanPredicted) {
     EXPECT_LE(memory.activations, predicted.activations) << layout;
     EXPECT_LE(memory.work, predicted.work) << layout;
     EXPECT_LE(memory.messages, predicted.messages) << layout;
-    EXPECT_LE(run.backend->peak_allocated_bytes(), predicted.total()) << layout;
+    EXPECT_LE(run.backend->peak_allocated_bytes(), predicted.total() + predicted.host()) << layout;
   }
 }
 
