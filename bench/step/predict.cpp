@@ -1,9 +1,13 @@
 // Predicts training steps on GPUs, from counts: the program runs a step without computing, and a cost model turns every
 // call of a kernel into time. Needs no GPU.
-// usage: step_predict [--json] [--gpu NAME] [--compare FILE]
+// usage: step_predict [--json] [--gpu NAME] [--optimizer NAME] [--data-ranks N] [--compare FILE]
 //   --json          one object a line instead of tables
 //   --gpu NAME      one of H200, H100 and A100; without it all of them, and of --compare the one that FILE names
+//   --optimizer NAME  adam, sgd or muon; adam without it
+//   --data-ranks N  the first of N, which keep shards of the optimizer's state; messages take no time
 //   --compare FILE  predicted and measured times of the steps in FILE, which step_gpu_bench printed
+#include <algorithm>
+#include <charconv>
 #include <iostream>
 
 #include "bench/step/prediction.hpp"
@@ -16,6 +20,8 @@ struct Arguments {
   bool json = false;
   const Device* gpu = nullptr;
   std::string compared;
+  optim::OptimizerKind optimizer = optim::OptimizerKind::adam;
+  int data_ranks = 1;
 };
 
 /// Returns whether the arguments are understood.
@@ -27,6 +33,14 @@ bool parse(const std::vector<std::string>& given, Arguments& arguments) {
     } else if (given[i] == "--gpu" && has_value) {
       arguments.gpu = find_gpu(given[++i]);
       if (arguments.gpu == nullptr) return false;
+    } else if (given[i] == "--optimizer" && has_value) {
+      const auto kind = std::ranges::find(optim::optimizer_kinds, given[++i], &Choice<optim::OptimizerKind>::name);
+      if (kind == std::end(optim::optimizer_kinds)) return false;
+      arguments.optimizer = kind->value;
+    } else if (given[i] == "--data-ranks" && has_value) {
+      const std::string& ranks = given[++i];
+      const auto [end, error] = std::from_chars(ranks.data(), ranks.data() + ranks.size(), arguments.data_ranks);
+      if (error != std::errc() || end != ranks.data() + ranks.size() || arguments.data_ranks < 1) return false;
     } else if (given[i] == "--compare" && has_value) {
       arguments.compared = given[++i];
     } else {
@@ -38,7 +52,9 @@ bool parse(const std::vector<std::string>& given, Arguments& arguments) {
 
 void run(const Arguments& arguments) {
   if (!arguments.compared.empty()) return compare(std::cout, arguments.compared, arguments.gpu);
-  for (const StepCase& c : predicted_cases()) {
+  for (StepCase c : predicted_cases()) {
+    c.optimizer = arguments.optimizer;
+    c.data_ranks = arguments.data_ranks;
     const std::vector<KernelCall> calls = rehearse(c);
     for (const Device& gpu : gpus()) {
       if (arguments.gpu != nullptr && arguments.gpu != &gpu) continue;
@@ -54,7 +70,8 @@ int main(int argc, char** argv) {
   using namespace trireme;
   bench::Arguments arguments;
   if (!bench::parse({argv + 1, argv + argc}, arguments)) {
-    std::cerr << "usage: step_predict [--json] [--gpu H200|H100|A100] [--compare FILE]\n";
+    std::cerr << "usage: step_predict [--json] [--gpu H200|H100|A100] [--optimizer NAME] [--data-ranks N] "
+                 "[--compare FILE]\n";
     return 2;
   }
   try {

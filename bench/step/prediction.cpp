@@ -81,6 +81,7 @@ Prediction predict(const StepCase& c, const Device& gpu, std::span<const KernelC
     line.end_ms += cost.end;
     p.launches += cost.launches;
     p.gaps_ms += cost.gap;
+    if (call.kind == KernelKind::optimizer) continue;  // not the model's
     p.model_flops += call.flops();
     p.causal_flops += call.flops(true);
   }

@@ -35,8 +35,8 @@ class Tokens final : public data::NextTokenSamples {
   std::int64_t vocabulary_;
 };
 
-/// First of several ranks, the others of which do not exist. Sums are its own contribution, and gathers replicate its
-/// own part.
+/// First of several ranks, the others of which do not exist. Sums are its own contribution, gathers replicate its own
+/// part, and messages of an exchange are not sent.
 class FirstAlone final : public ForwardingCommunicator {
  public:
   FirstAlone(int size, ElementwiseKernels& kernels) : ForwardingCommunicator(self_), size_(size), kernels_(kernels) {}
@@ -55,6 +55,7 @@ class FirstAlone final : public ForwardingCommunicator {
     }
     return {};
   }
+  Work grouped_exchange(Stream&, std::span<const Transfer>) override { return {}; }
 
  private:
   void copy(Stream& stream, ConstTensorView from, TensorView to) {
@@ -72,6 +73,8 @@ std::string to_string(const StepCase& c) {
   if (c.micro_batches > 1) text += fmt::format(", {} micro-batches", c.micro_batches);
   if (c.tensor_ranks > 1) text += fmt::format(", 1 of {} tensor ranks", c.tensor_ranks);
   if (c.sequence_parallel) text += ", sequence parallel";
+  if (c.data_ranks > 1) text += fmt::format(", 1 of {} data ranks", c.data_ranks);
+  if (c.optimizer != optim::OptimizerKind::adam) text += fmt::format(", {}", name_of(c.optimizer));
   if (c.moments != DType::fp32) text += fmt::format(", moments in {}", name_of(c.moments));
   if (c.dropout != 0.1) text += fmt::format(", dropout {}", c.dropout);
   return text + (c.graphs ? ", CUDA graphs" : "");
@@ -100,10 +103,14 @@ std::vector<StepCase> predicted_cases() {
 }
 
 StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devices, const Wrap& wrap)
-    : grid_(c.tensor_ranks, c.tensor_ranks, 1),
+    : world_(std::make_unique<FirstAlone>(c.data_ranks, backend.elementwise())),
+      grid_(c.tensor_ranks * c.data_ranks, c.tensor_ranks, 1),
       communicators_(parallel::make_grid_communicators(parallel::ProcessGrid(1, 1, 1, 1), devices)) {
   for (auto* group : {&communicators_.tensor, &communicators_.model}) {
     if (c.tensor_ranks > 1) *group = std::make_unique<FirstAlone>(c.tensor_ranks, backend.elementwise());
+  }
+  for (auto* group : {&communicators_.data, &communicators_.gradient}) {
+    if (c.data_ranks > 1) *group = std::make_unique<FirstAlone>(c.data_ranks, backend.elementwise());
   }
   if (wrap) communicators_.tensor = wrap(std::move(communicators_.tensor));
   const model::ModelConfig config = config_of(c);
@@ -114,12 +121,14 @@ StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devi
   execution.cuda_graphs = c.graphs;
   execution.parallel.sequence_parallel = c.sequence_parallel;
   execution.parallel.row_chunks = c.row_chunks;
-  model_ = std::make_unique<train::ParallelModel>(backend, world_, grid_, communicators_, config, execution);
+  if (c.data_ranks > 1) execution.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;
+  model_ = std::make_unique<train::ParallelModel>(backend, *world_, grid_, communicators_, config, execution);
   backend.set_logits_columns(model_->vocabulary().padded_size() / c.tensor_ranks);
   train::TrainOptions options;
-  options.global_batch_size = c.micro_batches * c.b;
+  options.global_batch_size = c.micro_batches * c.b * c.data_ranks;
   options.lr_schedule.maximum = 1e-4;
   options.lr_schedule.decay = 100;
+  options.optimizer.kind = c.optimizer;
   options.optimizer.adamw.exp_avg_dtype = options.optimizer.adamw.exp_avg_sq_dtype = c.moments;
   options.optimizer.adamw.beta2 = 0.95;  // moments in bf16 cannot hold a slower decay
   trainer_ = std::make_unique<train::Trainer>(*model_, options);

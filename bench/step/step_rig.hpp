@@ -28,7 +28,9 @@ struct StepCase {
   bool sequence_parallel = false;
   int row_chunks = 1;
   DType moments = DType::fp32;  ///< type of both moments of AdamW
-  double dropout = 0.1;         ///< probability, for hidden states and attention
+  optim::OptimizerKind optimizer = optim::OptimizerKind::adam;
+  int data_ranks = 1;    ///< number of ranks that keep shards of the optimizer's state; this is the first
+  double dropout = 0.1;  ///< probability, for hidden states and attention
 };
 
 /// "gpt2-8.3b-scaling, micro-batch 8, 1 of 8 tensor ranks, sequence parallel"
@@ -42,8 +44,8 @@ model::ModelConfig config_of(const StepCase& c);
 /// sequence parallelism.
 std::vector<StepCase> predicted_cases();
 
-/// A training rank. Other tensor ranks do not exist: communication takes no time and transfers nothing, so only this
-/// rank's work counts. Gathers replicate its own part.
+/// A training rank. Other tensor and data ranks do not exist: communication takes no time and transfers nothing, so
+/// only this rank's work counts. Gathers replicate its own part.
 class StepRig {
  public:
   /// Wraps a communicator of the rank's.
@@ -59,7 +61,7 @@ class StepRig {
   train::ParallelModel& model() { return *model_; }
 
  private:
-  SelfCommunicator world_{"world"};
+  std::unique_ptr<Communicator> world_;  // the data ranks
   parallel::ProcessGrid grid_;
   parallel::GridCommunicators communicators_;
   std::unique_ptr<train::ParallelModel> model_;

@@ -61,10 +61,11 @@ cublasLtMatmulAlgo_t algorithm_of(const Choice& choice) {
 }  // namespace
 
 std::string to_string(const ProductShape& shape) {
-  return fmt::format("{} {} {}{} {}x{}x{} {} {} align {}{}", name_of(shape.in), name_of(shape.out),
+  return fmt::format("{} {} {}{} {}x{}x{} {} {} align {}{}{}", name_of(shape.in), name_of(shape.out),
                      shape.a_transposed ? 'T' : 'N', shape.b_transposed ? 'T' : 'N', shape.m, shape.n, shape.k,
                      shape.accumulate ? "+=" : "=", info_of(shape.epilogue).name, shape.alignment,
-                     shape.multiprocessors == 0 ? "" : fmt::format(" on {}", shape.multiprocessors));
+                     shape.multiprocessors == 0 ? "" : fmt::format(" on {}", shape.multiprocessors),
+                     shape.batch == 0 ? "" : fmt::format(" batch {}", shape.batch));
 }
 
 Products::Products(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, bool allow_tf32)
@@ -81,12 +82,21 @@ void Products::check(cublasStatus_t status, const char* call, const ProductShape
   throw CublasError(error_text(call, reason, device_->location(), std::source_location::current()));
 }
 
-Products::Layout Products::make_layout(DType dtype, std::int64_t rows, std::int64_t columns) const {
+Products::Layout Products::make_layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int32_t batch) const {
   cublasLtMatrixLayout_t layout = nullptr;
   check(cublasLtMatrixLayoutCreate(&layout, cuda_type(dtype), static_cast<std::uint64_t>(rows),
                                    static_cast<std::uint64_t>(columns), rows),
         "cublasLtMatrixLayoutCreate");
-  return Layout(layout);
+  Layout owner(layout);
+  const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
+    check(cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value),
+          "cublasLtMatrixLayoutSetAttribute");
+  };
+  if (batch > 1) {
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, batch);
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * columns);
+  }
+  return owner;
 }
 
 Products::Plan& Products::plan(const ProductShape& shape, const ProductOperands& operands) {
@@ -122,9 +132,12 @@ Products::Plan Products::make_plan(const ProductShape& shape) const {
   }
   // A target of the heuristics (cublasLt.h), which a kernel with many short blocks may exceed.
   if (shape.multiprocessors > 0) set_attribute(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, shape.multiprocessors);
-  plan.a = shape.a_transposed ? make_layout(shape.in, shape.k, shape.m) : make_layout(shape.in, shape.m, shape.k);
-  plan.b = shape.b_transposed ? make_layout(shape.in, shape.n, shape.k) : make_layout(shape.in, shape.k, shape.n);
-  plan.d = make_layout(shape.out, shape.m, shape.n);
+  const auto layout = [&](DType dtype, std::int64_t rows, std::int64_t columns, bool transposed = false) {
+    return make_layout(dtype, transposed ? columns : rows, transposed ? rows : columns, shape.batch);
+  };
+  plan.a = layout(shape.in, shape.m, shape.k, shape.a_transposed);
+  plan.b = layout(shape.in, shape.k, shape.n, shape.b_transposed);
+  plan.d = layout(shape.out, shape.m, shape.n);
   return plan;
 }
 
@@ -183,12 +196,12 @@ std::byte* Products::workspace(const CudaStream& stream) {
 void Products::run(CudaStream& stream, const ProductShape& shape, const Choice& choice,
                    const ProductOperands& operands) {
   const Plan& made = plan(shape, operands);
-  const float alpha = 1;
-  const float beta = shape.accumulate ? 1 : 0;
+  const float beta = shape.accumulate ? 1 : operands.beta;
+  const void* c = operands.c == nullptr ? operands.d : operands.c;
   const cublasLtMatmulAlgo_t algorithm = algorithm_of(choice);
-  check(cublasLtMatmul(library_.get(), made.description.get(), &alpha, operands.a, made.a.get(), operands.b,
-                       made.b.get(), &beta, operands.d, made.d.get(), operands.d, made.d.get(), &algorithm,
-                       workspace(stream), workspace_bytes, stream.handle()),
+  check(cublasLtMatmul(library_.get(), made.description.get(), &operands.alpha, operands.a, made.a.get(), operands.b,
+                       made.b.get(), &beta, c, made.d.get(), operands.d, made.d.get(), &algorithm, workspace(stream),
+                       workspace_bytes, stream.handle()),
         "cublasLtMatmul", &shape);
   device_->launched(stream.handle(), "cublasLtMatmul");
 }

@@ -27,7 +27,8 @@ enum class Epilogue {
 };
 
 /// d = op(a) op(b), or d += op(a) op(b), in the column-major order of BLAS: op(a) [m, k], op(b) [k, n], d [m, n],
-/// without gaps. The choice of an algorithm depends on nothing else.
+/// without gaps. Of a batch of products, whose matrices follow one another, also d = alpha op(a) op(b) + beta c. The
+/// choice of an algorithm depends on nothing else.
 struct ProductShape {
   DType in = DType::fp32;   ///< type of a, b, bias and kept values
   DType out = DType::fp32;  ///< type of d and the bias' gradient
@@ -40,20 +41,24 @@ struct ProductShape {
   Epilogue epilogue = Epilogue::none;
   int alignment = 16;                ///< bytes that divide all addresses
   std::int32_t multiprocessors = 0;  ///< maximum number to use; 0: no limit
+  std::int32_t batch = 0;            ///< products of a batch; 0: one product of a linear layer
   auto operator<=>(const ProductShape&) const = default;
 };
 
-/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 64", followed by " on 116" if multiprocessors are limited
+/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 64", followed by " on 116" if multiprocessors are limited, and by
+/// " batch 4"
 std::string to_string(const ProductShape& shape);
 
 /// The memory a product works on. `aux` is the kept value, written by gelu_aux and read by dgelu; `bias` is written by
-/// bias_gradient_b.
+/// bias_gradient_b. The factors and c are those of a batch.
 struct ProductOperands {
   const void* a = nullptr;
   const void* b = nullptr;
   void* d = nullptr;
   void* bias = nullptr;
   void* aux = nullptr;
+  const void* c = nullptr;
+  float alpha = 1, beta = 0;
 };
 
 /// Workspace of each stream that products run on: cuBLAS's recommendation for Hopper.
@@ -89,7 +94,7 @@ class Products {
   void check(cublasStatus_t status, const char* call, const ProductShape* shape = nullptr) const;
   Plan& plan(const ProductShape& shape, const ProductOperands& operands);
   Plan make_plan(const ProductShape& shape) const;
-  Layout make_layout(DType dtype, std::int64_t rows, std::int64_t columns) const;
+  Layout make_layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int32_t batch) const;
   std::byte* workspace(const CudaStream& stream);
 
   std::shared_ptr<Device> device_;

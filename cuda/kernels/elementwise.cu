@@ -75,16 +75,19 @@ __global__ void __launch_bounds__(block_threads) multiply_kernel(std::int64_t n,
   store(value, range.size, y + range.begin);
 }
 
+/// Blocks of one part follow one another.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    divide_by_norm_kernel(std::int64_t n, const double* squares, Accumulation<T> least, T* y) {
+    divide_by_norms_kernel(std::int64_t part, const double* squares, Accumulation<T> least, const T* x, T* y) {
   using A = Accumulation<T>;
-  const Vec8 range = vec8_at(global_thread(), n);
-  const A norm = std::sqrt(static_cast<A>(*squares)), factor = 1 / (norm > least ? norm : least);
+  const std::int64_t blocks = blocks_for(vec8s_of(part)), own = blockIdx.x / blocks;
+  const Vec8 range = vec8_at(blockIdx.x % blocks * block_threads + threadIdx.x, part);
+  const std::int64_t begin = own * part + range.begin;
+  const A norm = std::sqrt(static_cast<A>(squares[own])), factor = 1 / (norm > least ? norm : least);
   A value[8];
-  load(y + range.begin, range.size, value);
+  load(x + begin, range.size, value);
   for (auto& v : value) v *= factor;
-  store(value, range.size, y + range.begin);
+  store(value, range.size, y + begin);
 }
 
 /// One thread per eight columns of a row.
@@ -261,11 +264,13 @@ class CudaElementwise final : public ElementwiseKernels {
     });
   }
 
-  void divide_by_norm(Stream& stream, ConstTensorView squares, double least, TensorView y) override {
-    check_divide_by_norm(squares);
-    dispatch_gpu(y.dtype(), [&]<class T>() {
-      launch_flat(stream, "divide_by_norm", y.numel(), divide_by_norm_kernel<T>, y.numel(), squares.as<double>(),
-                  static_cast<Accumulation<T>>(least), y.as<T>());
+  void divide_by_norms(Stream& stream, ConstTensorView squares, double least, ConstTensorView x,
+                       TensorView y) override {
+    check_divide_by_norms(squares, x, y);
+    dispatch_gpu(y.dtype(), [&]<class T, class A>() {
+      const std::int64_t parts = squares.numel(), part = y.numel() / parts;
+      gpu::launch(stream, {"divide_by_norms", parts * blocks_for(vec8s_of(part)), block_threads},
+                  divide_by_norms_kernel<T>, part, squares.as<double>(), static_cast<A>(least), x.as<T>(), y.as<T>());
     });
   }
 

@@ -30,20 +30,30 @@ struct Task {
   float* dbias = nullptr;          // linear_backward_weight
 };
 
-/// The largest power of two, at most 64, that divides all addresses. Arenas and parameter buffers align tensors to 64
-/// bytes. Larger alignments depend on a tensor's placement: layers and micro-batches would measure one product up to
-/// three times, and choose different algorithms.
-int alignment_of(std::initializer_list<const void*> pointers) {
+/// The largest power of two, at most 64, that divides all addresses, also those of a batch's later matrices. Arenas and
+/// parameter buffers align tensors to 64 bytes. Larger alignments depend on a tensor's placement: layers and
+/// micro-batches would measure one product up to three times, and choose different algorithms.
+int alignment_of(const Task& task) {
   std::uintptr_t bits = 64;
-  for (const void* pointer : pointers) bits |= reinterpret_cast<std::uintptr_t>(pointer);
+  const ProductOperands& on = task.operands;
+  for (const void* pointer : {on.a, on.b, static_cast<const void*>(on.d), on.c, task.bias,
+                              static_cast<const void*>(task.pre_activation), static_cast<const void*>(task.dbias)}) {
+    bits |= reinterpret_cast<std::uintptr_t>(pointer);
+  }
+  if (const ProductShape& shape = task.shape; shape.batch > 1) {
+    const std::size_t in = size_of(shape.in), out = size_of(shape.out);
+    bits |= static_cast<std::size_t>(shape.m * shape.k) * in | static_cast<std::size_t>(shape.k * shape.n) * in |
+            static_cast<std::size_t>(shape.m * shape.n) * out;
+  }
   return 1 << std::countr_zero(bits);
 }
 
 bool is_weight_gradient(const ProductShape& shape) { return shape.b_transposed; }
 
 /// The product measured to choose the algorithm: its rows are rounded down to three binary digits. Weight gradients
-/// that add and those that overwrite share a measurement.
+/// that add and those that overwrite share a measurement. A batch is measured as it is.
 ProductShape class_of(ProductShape shape) {
+  if (shape.batch > 0) return shape;
   std::int64_t& rows = is_weight_gradient(shape) ? shape.k : shape.n;
   const auto power_of_two = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(rows)));
   rows -= rows % std::max<std::int64_t>(1, power_of_two / 4);
@@ -107,6 +117,29 @@ class CublasLtGemm final : public GemmKernels {
     run_groups(stream, rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
       return weight_task(dy.rows(first, count), x.rows(first, count), dw[i], {}, sum_of(sums, i));
     });
+  }
+
+  void batched(Stream& stream, const BatchedProduct& product, ConstTensorView a, ConstTensorView b, ConstTensorView c,
+               TensorView d) override {
+    check_batched(product, a, b, c, d);
+    check_type(d.dtype());
+    if (d.numel() == 0) return;
+    Task task;
+    task.shape = {.in = d.dtype(),
+                  .out = d.dtype(),
+                  .a_transposed = product.b_transposed,
+                  .b_transposed = product.a_transposed,
+                  .m = d.shape()[2],
+                  .n = d.shape()[1],
+                  .k = a.shape()[product.a_transposed ? 1 : 2],
+                  .batch = static_cast<std::int32_t>(d.shape()[0])};
+    task.operands = {.a = b.data(),
+                     .b = a.data(),
+                     .d = d.data(),
+                     .c = product.beta == 0 ? nullptr : c.data(),
+                     .alpha = static_cast<float>(product.alpha),
+                     .beta = static_cast<float>(product.beta)};
+    run(cuda_stream(stream), task);
   }
 
   bool set_epilogue_form(EpilogueForm form) override {
@@ -205,8 +238,7 @@ class CublasLtGemm final : public GemmKernels {
 
   /// Completes the shape by what the addresses and the GPU's other work determine.
   static void place(const CudaStream& stream, Task& task) {
-    task.shape.alignment =
-        alignment_of({task.operands.a, task.operands.b, task.operands.d, task.bias, task.pre_activation, task.dbias});
+    task.shape.alignment = alignment_of(task);
     task.shape.multiprocessors = stream.device().multiprocessors().for_product();
   }
 

@@ -146,6 +146,20 @@ __global__ void __launch_bounds__(block_threads)
   if (rounded != nullptr) store(weight, range.size, rounded + range.begin);
 }
 
+/// y = b y + a x; rounded may be null.
+template <class T, class X>
+__global__ void __launch_bounds__(block_threads)
+    blend_kernel(std::int64_t n, Accumulation<T> a, const X* x, Accumulation<T> b, Accumulation<T>* y, T* rounded) {
+  using A = Accumulation<T>;
+  const Vec8 range = vec8_at(global_thread(), n);
+  A added[8], value[8];
+  load(x + range.begin, range.size, added);
+  load(y + range.begin, range.size, value);
+  for (int c = 0; c < 8; ++c) value[c] = b * value[c] + a * added[c];
+  store(value, range.size, y + range.begin);
+  if (rounded != nullptr) store(value, range.size, rounded + range.begin);
+}
+
 class CudaOptimizer final : public OptimizerKernels {
  public:
   void clear(Stream& stream, const UpdateRanges& cleared, TensorView gradient) override {
@@ -177,6 +191,18 @@ class CudaOptimizer final : public OptimizerKernels {
     dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T, class A>() {
       gpu::launch(stream, ranges.launch("sgd"), sgd_kernel<T>, ranges, Sgd<A>(step), gradient.as<A>(), w.as<A>(),
                   m.as<A>(), rounded ? rounded.as<T>() : nullptr);
+    });
+  }
+
+  void blend(Stream& stream, double x_factor, ConstTensorView x, double y_factor, TensorView y,
+             TensorView rounded) override {
+    check_blend(x, y, rounded);
+    dispatch_gpu(rounded ? rounded.dtype() : y.dtype(), [&]<class T, class A>() {
+      dispatch_moment<A>(x.dtype(), [&]<class X>() {
+        gpu::launch(stream, {"blend", blocks_for(vec8s_of(y.numel())), block_threads}, blend_kernel<T, X>, y.numel(),
+                    static_cast<A>(x_factor), x.as<X>(), static_cast<A>(y_factor), y.as<A>(),
+                    rounded ? rounded.as<T>() : nullptr);
+      });
     });
   }
 };

@@ -11,7 +11,9 @@ constexpr int block_threads = 256;
 /// Number of Vec8s that hold n elements.
 __host__ __device__ constexpr std::int64_t vec8s_of(std::int64_t n) { return (n + 7) / 8; }
 /// Blocks that give each of `items` a thread.
-constexpr std::int64_t blocks_for(std::int64_t items) { return (items + block_threads - 1) / block_threads; }
+__host__ __device__ constexpr std::int64_t blocks_for(std::int64_t items) {
+  return (items + block_threads - 1) / block_threads;
+}
 
 __device__ inline std::int64_t global_thread() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 

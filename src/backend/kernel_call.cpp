@@ -42,7 +42,9 @@ std::string_view name_of(KernelKind kind) {
 }
 
 double KernelCall::flops(bool causal_halved) const {
-  if (product) return 2.0 * static_cast<double>(product->m) * static_cast<double>(product->n * product->k);
+  if (product) {
+    return 2.0 * static_cast<double>(product->batch * product->m) * static_cast<double>(product->n * product->k);
+  }
   if (!attention) return 0;
   const AttentionProblem& a = *attention;
   const double pairs = static_cast<double>(a.batch * a.heads) * static_cast<double>(a.queries * a.keys);

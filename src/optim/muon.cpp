@@ -8,25 +8,17 @@ namespace {
 
 using parallel::Parameter;
 
-/// Matrices [rows, columns] of which a parameter consists: the first of four dimensions counts them.
-Shape matrix_of(const Parameter& p, bool split) {
+/// Matrices [count, rows, columns] of which a parameter consists: the first of four dimensions counts them. Rank 0 if
+/// it is none.
+Shape matrices_of(const Parameter& p, bool split) {
+  if (!parallel::is_hidden_matrix(p)) return {};
   const std::int64_t columns = p.shape.back();
   const std::int64_t count = split && p.shape.rank() == 4 ? p.shape[0] : 1;
-  return {p.shape.numel() / columns / count, columns};
+  return {count, p.shape.numel() / columns / count, columns};
 }
 
-std::int64_t max_side(const parallel::ParameterBuffer& parameters, bool split) {
-  std::int64_t side = 1;
-  for (const Parameter& p : parameters.parameters()) {
-    if (!parallel::is_hidden_matrix(p)) continue;
-    const Shape shape = matrix_of(p, split);
-    side = std::max(side, std::min(shape[0], shape[1]));
-  }
-  return side;
-}
-
-double scale_of(MuonScale scale, const Shape& shape) {
-  const auto rows = static_cast<double>(shape[0]), columns = static_cast<double>(shape[1]);
+double scale_of(MuonScale scale, const Shape& matrices) {
+  const auto rows = static_cast<double>(matrices[1]), columns = static_cast<double>(matrices[2]);
   if (scale == MuonScale::spectral) return std::sqrt(std::max(rows, columns));
   return std::sqrt(scale == MuonScale::unit_rms_norm ? rows / columns : std::max(1.0, rows / columns));
 }
@@ -38,10 +30,10 @@ Muon::Muon(Backend& backend, parallel::ParameterBuffer& parameters, std::vector<
     : Optimizer(backend, parameters, weight_decay, moment_names, {}, parallel::is_hidden_matrix),
       options_(options),
       adamw_(adamw),
-      matrices_(backend, parameters, std::move(groups), parallel::is_hidden_matrix),
-      newton_schulz_(backend, accumulation_type(parameters.values().dtype()),
-                     std::max<std::int64_t>(matrices_.max_elements(), 1), max_side(parameters, options.split_qkv),
-                     options.newton_schulz) {
+      dtype_(NewtonSchulz::type_of(backend, parameters.values().dtype(), options.newton_schulz.products)),
+      matrices_(backend, parameters, std::move(groups), dtype_,
+                [&](const Parameter& p) { return matrices_of(p, options.split_qkv); }),
+      newton_schulz_(backend, dtype_, matrices_.batches(), options.newton_schulz) {
   validate(adamw);
   TRIREME_CHECK(adamw.exp_avg_dtype == DType::fp32 && adamw.exp_avg_sq_dtype == DType::fp32, ConfigError,
                 "<exp_avg_dtype> and <exp_avg_sq_dtype> bf16 need <optimizer> adam: Muon's moments are in fp32");
@@ -55,40 +47,27 @@ void Muon::update_ranges(const Update& update, const UpdateRanges& ranges, const
   AdamW::update(backend(), adamw_, update, ranges, arrays);
 }
 
-void Muon::update_matrices(const Update& update, std::size_t bucket) {
+void Muon::update_matrices(const Update& update) {
   Stream& stream = backend().compute_stream();
-  ElementwiseKernels& elementwise = backend().elementwise();
+  OptimizerKernels& kernels = backend().optimizer();
   const double share = (1 - options_.momentum) * update.gradient_scale;
-  // Momentum by the kernel of SGD, whose weights are the piece here: u = u - rate m.
-  const SgdStep momentum{.rates = {{{.learning_rate = options_.nesterov ? -options_.momentum : -1}}},
-                         .momentum = options_.momentum,
-                         .gradient_scale = share};
   const auto fill = [&](std::size_t i, TensorView piece) {
     const Arrays own = arrays_of(i);
-    elementwise.fill(stream, 0, piece);
-    if (options_.nesterov) {
-      elementwise.convert(stream, own.gradients, piece);
-      elementwise.scale(stream, share, piece);
-    }
-    backend().optimizer().sgd(stream, momentum, {}, own.gradients, piece, own.moments[0], {});
-  };
-  const auto orthogonalise = [&](std::size_t i, TensorView whole) {
-    const Shape shape = matrix_of(parameters().parameters()[i], options_.split_qkv);
-    for (std::int64_t begin = 0; begin < whole.numel(); begin += shape.numel()) {
-      newton_schulz_(whole.flat(begin, shape.numel()).reshape(shape));
-    }
+    const TensorView momentum = own.moments[0];
+    kernels.blend(stream, share, own.gradients, options_.momentum, momentum, options_.nesterov ? TensorView() : piece);
+    // The gradient is needed no more.
+    if (options_.nesterov) kernels.blend(stream, options_.momentum, momentum, share, own.gradients, piece);
   };
   const auto apply = [&](std::size_t i, TensorView piece) {
     const Arrays own = arrays_of(i);
     const Parameter& p = parameters().parameters()[i];
     const UpdateRates& rates = update.rates[rates_of(p)];
-    const double scale = scale_of(options_.scale, matrix_of(p, options_.split_qkv)) * options_.extra_scale;
-    elementwise.scale(stream, 1 - rates.learning_rate * rates.weight_decay, own.masters);
-    elementwise.scale(stream, -rates.learning_rate * scale, piece);
-    elementwise.add(stream, piece, own.masters);
-    if (own.rounded) elementwise.convert(stream, own.masters, own.rounded);
+    const double scale = scale_of(options_.scale, matrices_of(p, options_.split_qkv)) * options_.extra_scale;
+    kernels.blend(stream, -rates.learning_rate * scale, piece, 1 - rates.learning_rate * rates.weight_decay,
+                  own.masters, own.rounded);
   };
-  matrices_.transform(bucket, fill, orthogonalise, apply);
+  matrices_.transform(
+      fill, [&](TensorView batch) { newton_schulz_(batch); }, apply);
 }
 
 }  // namespace trireme::optim

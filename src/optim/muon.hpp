@@ -42,10 +42,11 @@ class Muon final : public Optimizer {
 
  private:
   void update_ranges(const Update& update, const UpdateRanges& ranges, const Arrays& arrays) override;
-  void update_matrices(const Update& update, std::size_t bucket) override;
+  void update_matrices(const Update& update) override;
 
   MuonOptions options_;
   AdamWOptions adamw_;
+  DType dtype_;  // type of the matrices that are orthogonalised
   WholeMatrices matrices_;
   NewtonSchulz newton_schulz_;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "src/backend/backend.hpp"
 
@@ -12,8 +13,8 @@ enum class NewtonSchulzCoefficients {
   simple    ///< (3.4445, -4.7750, 2.0315) in each (Jordan et al. 2024, kellerjordan.github.io/posts/muon)
 };
 
-/// Type of the products. device: bf16 on GPUs, as in Jordan et al., because the result needs no more precision; the
-/// matrix's own type on the CPU, where bf16 is slower. full: the matrix's own type.
+/// Type of the products. device: bf16 in 16-bit training on GPUs, as in Jordan et al., because the result needs no more
+/// precision; otherwise, and on the CPU, where bf16 is slower, that of accumulation. full: that of accumulation.
 enum class NewtonSchulzProducts { device, full };
 
 struct NewtonSchulzOptions {
@@ -22,27 +23,25 @@ struct NewtonSchulzOptions {
   NewtonSchulzProducts products = NewtonSchulzProducts::device;
 };
 
-/// Orthogonalises matrices of one type, fp32 or fp64, one after another.
+/// Orthogonalises batches of matrices of equal shape.
 class NewtonSchulz {
  public:
-  /// For matrices of type `dtype` with at most `max_elements` elements, whose shorter side has at most `max_side`.
-  NewtonSchulz(Backend& backend, DType dtype, std::int64_t max_elements, std::int64_t max_side,
-               const NewtonSchulzOptions& options);
+  /// Type of the matrices and of the products in training in `dtype`.
+  static DType type_of(const Backend& backend, DType dtype, NewtonSchulzProducts products);
 
-  /// X [rows, columns] becomes about U V^T, where X = U S V^T. X is divided by max(its Frobenius norm, 1e-7); then each
-  /// step is X = a X + (b A + c A^2) X, A = X X^T; with more rows than columns X = a X + X (b A + c A^2), A = X^T X.
-  /// Products of bf16 read and write bf16: X is rounded after the division and after each step. Stream-ordered.
-  void operator()(TensorView x);
+  /// For batches of these shapes, [matrices, rows, columns], or smaller ones.
+  NewtonSchulz(Backend& backend, DType dtype, std::span<const Shape> batches, const NewtonSchulzOptions& options);
+
+  /// Each matrix X [rows, columns] of `batch` becomes about U V^T, where X = U S V^T. X is divided by max(its Frobenius
+  /// norm, 1e-7); then each step is X = a X + (b A + c A^2) X, A = X X^T; with more rows than columns X = a X + X (b A
+  /// + c A^2), A = X^T X. Three batched products a step round A, b A + c A^2 and X to the matrices' type.
+  /// Stream-ordered.
+  void operator()(TensorView batch);
 
  private:
-  void iterate(TensorView x);
-
   Backend& backend_;
   NewtonSchulzOptions options_;
-  DType products_;
-  Tensor squares_, product_, gram_, square_;
-  Tensor rounded_;   // X, if products have another type
-  Tensor gradient_;  // X^T X in the type of gradients, if that differs
+  Tensor squares_, other_, gram_, polynomial_;
 };
 
 }  // namespace trireme::optim

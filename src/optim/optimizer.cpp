@@ -181,10 +181,10 @@ void Optimizer::step(const Rates& rates, double gradient_scale, const std::funct
                      Stream* stream) {
   const Update update{table_of(rates), gradient_scale, ++updates_,
                       stream == nullptr ? backend_.compute_stream() : *stream};
+  update_matrices(update);
   if (host_) host_->begin(update.stream);
   for (std::size_t bucket = parameters_.layout().buckets().size(); bucket-- > 0;) {
     for (const Piece& piece : pieces_[bucket]) update_piece(bucket, piece, update);
-    update_matrices(update, bucket);
     // Those who wait for the last bucket may use all state.
     if (bucket == 0 && host_) host_->end(update.stream);
     if (updated) updated(bucket);

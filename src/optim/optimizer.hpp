@@ -42,8 +42,9 @@ class Optimizer {
   virtual ~Optimizer() = default;
   Optimizer& operator=(Optimizer&&) = delete;
 
-  /// Updates the shard from its reduced gradients times `gradient_scale`, bucket by bucket in the order in which a
-  /// forward uses them, on `stream`; null: on the compute stream. Calls `updated` after each bucket.
+  /// Updates the shard from its reduced gradients times `gradient_scale`: all full matrices, then bucket by bucket in
+  /// the order in which a forward uses them, on `stream`; null: on the compute stream. Calls `updated` after each
+  /// bucket.
   void step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated = {},
             Stream* stream = nullptr);
   /// Returns whether `step` may run on another stream than the one that computes.
@@ -110,8 +111,8 @@ class Optimizer {
   /// Enqueues the update of ranges of this rank's shard of a bucket: all that are not full matrices. `arrays` has the
   /// moments of all buckets. Zeros between parameters, which belong to ranges, must stay 0.
   virtual void update_ranges(const Update& update, const UpdateRanges& ranges, const Arrays& arrays) = 0;
-  /// Enqueues the updates of a bucket's full matrices.
-  virtual void update_matrices(const Update&, std::size_t) {}
+  /// Enqueues the updates of all full matrices. May overwrite their gradients.
+  virtual void update_matrices(const Update&) {}
 
   /// Elements [begin, begin + count) of this rank's shard of a bucket, which have state from `offset` on.
   struct Range {

@@ -126,19 +126,21 @@ TEST_P(Elementwise, SoftCapBoundsInPlace) {
   EXPECT_THROW(kernels().soft_cap(stream(), 0, random_tensor(b(), dtype(), {1}, 1)), ShapeError);
 }
 
-TEST_P(Elementwise, DivideByNormReadsTheSumOfSquaresOnTheDevice) {
+TEST_P(Elementwise, DivideByNormsReadsTheSumsOfSquaresOnTheDevice) {
   constexpr double least = 1e-2;
-  for (const double squares : {6.25, 0.0, 1e-8}) {
-    const Tensor sum = make_tensor(b(), DType::fp64, {1}, {squares});
-    for (const std::int64_t n : sizes) {
-      const Tensor y = random_tensor(b(), dtype(), {n}, 1);
-      std::vector<double> expected = values_of(b(), y);
-      for (double& value : expected) value /= std::max(std::sqrt(squares), least);
-      kernels().divide_by_norm(stream(), sum, least, y);
-      expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::elementwise),
-                   fmt::format("{} elements", n));
-    }
+  const std::vector<double> squares = {6.25, 0.0, 1e-8};
+  const Tensor sums = make_tensor(b(), DType::fp64, {3}, squares);
+  for (const std::int64_t n : sizes) {
+    const Tensor x = random_tensor(b(), dtype(), {3, n}, 1), y = poisoned_tensor(b(), dtype(), {3, n});
+    std::vector<double> expected = values_of(b(), x);
+    for (std::int64_t i = 0; i < 3 * n; ++i) expected[i] /= std::max(std::sqrt(squares[i / n]), least);
+    kernels().divide_by_norms(stream(), sums, least, x, y);
+    expect_close(values_of(b(), y), expected, tolerance(dtype(), Operation::elementwise), fmt::format("{} x 3", n));
+    kernels().divide_by_norms(stream(), sums, least, x, x);
+    EXPECT_EQ(values_of(b(), x), values_of(b(), y)) << n << " x 3, in place";
   }
+  const Tensor seven = random_tensor(b(), dtype(), {7}, 1);
+  EXPECT_THROW(kernels().divide_by_norms(stream(), sums, least, seven, seven), ShapeError);
 }
 
 TEST_P(Elementwise, ActivateMatchesTheDefinition) {

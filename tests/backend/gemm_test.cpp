@@ -165,6 +165,43 @@ TEST_P(Gemm, AWeightGradientThatOverwritesEqualsASumFromZero) {
   }
 }
 
+/// Every pair of transpositions, with and without c; matrices whose size is no multiple of a vector.
+TEST_P(Gemm, BatchedProductsMatchTheDefinition) {
+  struct Batch {
+    std::int64_t count, m, n, k;
+  };
+  for (const auto& [count, m, n, k] : {Batch{1, 1, 1, 1}, {3, 7, 5, 9}, {2, 33, 31, 300}, {2, 270, 530, 40}}) {
+    const Tensor c = random_tensor(b(), dtype(), {count, m, n}, 3);
+    const std::vector<double> c_values = values_of(b(), c);
+    for (const bool a_transposed : {false, true}) {
+      for (const bool b_transposed : {false, true}) {
+        const Tensor left = random_tensor(b(), dtype(), a_transposed ? Shape{count, k, m} : Shape{count, m, k}, 1),
+                     right = random_tensor(b(), dtype(), b_transposed ? Shape{count, n, k} : Shape{count, k, n}, 2);
+        const std::vector<double> a_values = values_of(b(), left), b_values = values_of(b(), right);
+        const auto sum = [&, k = k, m = m, n = n](std::int64_t i, std::int64_t row, std::int64_t column) {
+          double value = 0;
+          for (std::int64_t e = 0; e < k; ++e) {
+            value += a_values[i * m * k + (a_transposed ? e * m + row : row * k + e)] *
+                     b_values[i * k * n + (b_transposed ? column * k + e : e * n + column)];
+          }
+          return value;
+        };
+        for (const double beta : {0.0, -0.75}) {
+          const Tensor d = poisoned_tensor(b(), dtype(), {count, m, n});
+          const BatchedProduct product{a_transposed, b_transposed, 1.5, beta};
+          b().gemm().batched(stream(), product, left, right, beta == 0 ? TensorView() : c.view(), d);
+          std::vector<double> expected;
+          for (std::int64_t i = 0; i < count * m * n; ++i) {
+            expected.push_back(1.5 * sum(i / (m * n), i / n % m, i % n) + beta * c_values[i]);
+          }
+          expect_close(values_of(b(), d), expected, tolerance(dtype(), Operation::sum),
+                       fmt::format("{} products of {} x {} x {}, beta {}", count, m, n, k, beta));
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Gemm, BitsDoNotDependOnThreads) {
   const Extents e{530, 300, 700};
   std::vector<std::vector<std::byte>> first;
@@ -185,9 +222,12 @@ TEST_P(Gemm, BitsDoNotDependOnThreads) {
     b().gemm().linear(stream(), x(e), w(e), random_tensor(b(), dtype(), {e.out}, 4), Activation::gelu_tanh, z, y);
     b().gemm().linear_backward_input(stream(), dy(e), w(e), Activation::gelu_tanh, x(e), dx);
     b().gemm().linear_backward_weight(stream(), dy(e), x(e), dw, dbias);
+    const Tensor batched_y = poisoned_tensor(b(), dtype(), {1, e.n, e.out});
+    b().gemm().batched(stream(), {.b_transposed = true}, x(e).view().reshape({1, e.n, e.in}),
+                       weights.view().reshape({1, e.out, e.in}), {}, batched_y);
     std::vector<std::vector<std::byte>> bits;
-    for (const TensorView tensor :
-         {z.view(), y.view(), dx.view(), dw.view(), dbias.view(), grouped_y.view(), grouped_dw.view()}) {
+    for (const TensorView tensor : {z.view(), y.view(), dx.view(), dw.view(), dbias.view(), grouped_y.view(),
+                                    grouped_dw.view(), batched_y.view()}) {
       bits.push_back(bytes_of(b(), tensor));
     }
     if (first.empty()) first = bits;
@@ -303,6 +343,13 @@ TEST(GemmChecks, RefuseShapesAndTypesThatDoNotFit) {
       gemm.linear_backward_input(stream, tensor({2, 4}), tensor({4, 3}), Activation::gelu_erf, {}, tensor({2, 3})),
       ShapeError);
   EXPECT_THROW(gemm.linear_backward_weight(stream, tensor({2, 4}), tensor({2, 3}), tensor({4, 3}), {}), ShapeError);
+  const auto batched = [&](const BatchedProduct& product, const Shape& c) {
+    gemm.batched(stream, product, tensor({2, 3, 4}), tensor({2, 4, 5}), tensor(c), tensor({2, 3, 5}));
+  };
+  EXPECT_NO_THROW(batched({.beta = 1}, {2, 3, 5}));
+  EXPECT_THROW(batched({.beta = 1}, {2, 5, 3}), ShapeError);
+  EXPECT_THROW(batched({.a_transposed = true}, {2, 3, 5}), ShapeError);
+  EXPECT_THROW(batched({.b_transposed = true}, {2, 3, 5}), ShapeError);
   EXPECT_THROW(gemm.linear_backward_weight(stream, tensor({2, 4}), tensor({3, 3}), tensor({4, 3}, DType::fp32), {}),
                ShapeError);
   const Tensor weight = tensor({4, 3});

@@ -99,6 +99,25 @@ TEST_P(OptimizerKernel, SgdMatchesTheFormula) {
   }
 }
 
+TEST_P(OptimizerKernel, BlendMatchesTheFormula) {
+  for (const std::int64_t n : {0, 1, 31, 33, 1025, 40'000}) {
+    for (const DType type : {accumulation(), DType::bf16}) {
+      if (type == DType::bf16 && accumulation() != DType::fp32) continue;
+      const State state(b(), dtype(), n);
+      const Tensor x = converted(b(), state.m, type);
+      const std::vector<double> added = values_of(b(), x), m = values_of(b(), state.m);
+      std::vector<double> w = values_of(b(), state.w);
+      for (std::int64_t i = 0; i < n; ++i) w[i] = 0.75 * w[i] - 0.3 * added[i];
+      b().optimizer().blend(stream(), -0.3, x, 0.75, state.w, state.rounded);
+      expect_update(state, w, m);
+      b().optimizer().blend(stream(), 0, x, 1, state.w, {});
+      expect_update(state, w, m);
+    }
+  }
+  const State state(b(), dtype(), 8);
+  EXPECT_THROW(b().optimizer().blend(stream(), 1, state.m.view().flat(0, 7), 1, state.w, {}), ShapeError);
+}
+
 /// Ranges in the order of the arrays, whose moments lie in another; the rates in the order of the table.
 TEST_P(OptimizerKernel, ARangeHasTheBitsOfACallForItAlone) {
   struct Range {

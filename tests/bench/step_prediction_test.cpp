@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -55,6 +56,17 @@ TEST(StepPrediction, OptimizerMovesThirtyBytesPerParameter) {
   EXPECT_THAT(p.line(KernelKind::optimizer).bytes, AllOf(Ge(30 * parameters), Le(30.1 * parameters)));
   // Their norm; biases, norms and positions are cleared before.
   EXPECT_THAT(p.line(KernelKind::gradients).bytes, AllOf(Ge(4 * parameters), Le(4.1 * parameters)));
+}
+
+// A step of Newton-Schulz takes 6 m^3 FLOPs for m x m, and 18 m^3 for 4 m x m. A layer has four and two.
+TEST(StepPrediction, DataRanksShareTheWorkOfMuon) {
+  StepCase c{.model = "gpt2-124m", .b = 1, .optimizer = optim::OptimizerKind::muon};
+  const double expected = 5 * 12 * (4 * 6 + 2 * 18) * std::pow(768.0, 3);
+  for (const int ranks : {1, 4}) {
+    c.data_ranks = ranks;
+    EXPECT_NEAR(predict(c, gpu("H200"), rehearse(c)).line(KernelKind::optimizer).flops, expected / ranks,
+                1e-9 * expected);
+  }
 }
 
 // The planner sums layers, and records updates separately.

@@ -114,6 +114,29 @@ TEST_P(GpuGemm, BackwardMatchesTheCpu) {
   }
 }
 
+TEST_P(GpuGemm, BatchedProductsMatchTheCpu) {
+  struct Batch {
+    std::int64_t count, rows, columns;
+  };
+  for (const auto& [count, rows, columns] : {Batch{1, 8, 24}, {3, 8, 24}, {3, 7, 5}}) {
+    const Tensor x = random(GetParam(), {count, rows, columns}, 1), square = random(GetParam(), {count, rows, rows}, 2);
+    const Tensor exact_gram(*cpu_, DType::fp64, {count, rows, rows}), exact_sum(*cpu_, DType::fp64, x.view().shape());
+    const BatchedProduct gram_of{.b_transposed = true}, sum_of{.a_transposed = true, .alpha = 0.5, .beta = 2};
+    cpu_->gemm().batched(cpu_->compute_stream(), gram_of, exact(x), exact(x), {}, exact_gram);
+    cpu_->gemm().batched(cpu_->compute_stream(), sum_of, exact(square), exact(x), exact(x), exact_sum);
+    for (const auto& [name, gemm] : gemms_) {
+      const Tensor gram = poisoned(GetParam(), {count, rows, rows}), sum = poisoned(GetParam(), x.view().shape());
+      for (int repetition = 0; repetition < 2; ++repetition) {  // measured, then chosen
+        gemm->batched(*stream_, gram_of, x, x, {}, gram);
+        gemm->batched(*stream_, sum_of, square, x, x, sum);
+        const std::string what = fmt::format("{} of {} x {}", count, rows, columns);
+        expect_equal(gram, exact_gram, name, what);
+        expect_equal(sum, exact_sum, name, what);
+      }
+    }
+  }
+}
+
 TEST_P(GpuGemm, GroupedProductsMatchTheCpu) {
   const std::vector<std::int64_t> rows = {3, 0, 70, 1, 3, 40, 3};
   constexpr std::int64_t all = 120, in = 24, out = 40;

@@ -12,6 +12,7 @@
 #include "tests/fakes/timeline.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/temporary_directory.hpp"
+#include "tests/support/tolerance.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -41,6 +42,25 @@ TEST_F(CudaGemm, TiesGoToTheFusedFormAndTheFirstSuggestion) {
   multiply(*make([](const fake_cublaslt::Last&) { return 2e5; }));
   EXPECT_EQ(fake_cublaslt::last().algorithm, 0u);
   EXPECT_EQ(fake_cublaslt::last().epilogue, CUBLASLT_EPILOGUE_BIAS);
+}
+
+TEST_F(CudaGemm, ABiasGradientTakesTheFormOfLeastTime) {
+  const Tensor dy = test::random_tensor(*cpu_, DType::bf16, {40, 24}, 1);
+  const Tensor x = test::random_tensor(*cpu_, DType::bf16, {40, 16}, 2);
+  std::vector<double> expected(24, 1);
+  const std::vector<double> gradients = test::values_of(*cpu_, dy);
+  for (std::size_t i = 0; i < gradients.size(); ++i) expected[i % 24] += gradients[i];
+  for (const bool fused : {true, false}) {
+    const auto gemm = make(fused ? prefer_fused : prefer_separate, {.cache_file = ""});
+    const Tensor dw = test::poisoned_tensor(*cpu_, DType::fp32, {24, 16});
+    const Tensor dbias = test::make_tensor(*cpu_, DType::fp32, {24}, std::vector<double>(24, 1));
+    gemm->linear_backward_weight(stream_, dy, x, dw, dbias, ProductSum::overwrite);
+    stream_.synchronize();
+    EXPECT_EQ(gemm->latest_epilogue_is_fused(), fused);
+    EXPECT_EQ(fake_cublaslt::last().epilogue, fused ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_DEFAULT);
+    test::expect_close(test::values_of(*cpu_, dbias), expected, test::tolerance(DType::fp32, test::Operation::sum),
+                       fused ? "fused" : "separate");
+  }
 }
 
 TEST_F(CudaGemm, DeterministicTakesTheFirstSuggestionAndMeasuresNothing) {

@@ -78,6 +78,8 @@ std::vector<Parameter> layer(int tensor_rank, int tensor_size) {
                                  whole_parameter("attn.proj.weight", ParameterRole::residual_matrix, {8, 8}),
                                  whole_parameter("mlp.fc.weight", ParameterRole::matrix, {12, 8}),
                                  whole_parameter("mlp.proj.weight", ParameterRole::residual_matrix, {8, 12}),
+                                 whole_parameter("second.mlp.fc.weight", ParameterRole::matrix, {12, 8}),
+                                 whole_parameter("second.mlp.proj.weight", ParameterRole::residual_matrix, {8, 12}),
                                  whole_parameter("pooler.weight", ParameterRole::matrix, {8, 8}),
                                  whole_parameter("lm_head.weight", ParameterRole::output_matrix, {9, 8})};
   const auto split = [&](std::size_t i, int dimension) {
@@ -90,6 +92,8 @@ std::vector<Parameter> layer(int tensor_rank, int tensor_size) {
   split(3, 1);
   split(4, 0);
   split(5, 1);
+  split(6, 0);
+  split(7, 1);
   return list;
 }
 
@@ -210,14 +214,36 @@ TEST(Muon, HasTheFormsOfMegatronLm) {
                        {.momentum = beta, .scale = MuonScale::shape_scaling, .extra_scale = 0.2, .split_qkv = false});
 }
 
+TEST(PlacesByWork, GiveTheLargestJobsFirstToThePlaceWithTheLeast) {
+  EXPECT_EQ(places_by_work(std::vector<double>{1, 3, 3, 2, 3}, 2), (std::vector{1, 0, 1, 1, 0}));
+  EXPECT_EQ(places_by_work(std::vector<double>{2, 2, 2}, 4), (std::vector{0, 1, 2}));
+  EXPECT_TRUE(places_by_work({}, 3).empty());
+  // The layers of GPT-2 1.2B, in units of a square matrix: the busiest of 64 ranks has at most 7 of 400, of which the
+  // mean is 6.25.
+  std::vector<double> work;
+  for (int layer = 0; layer < 40; ++layer) work.insert(work.end(), {3, 1, 3, 3});
+  std::vector<double> sums(64);
+  const std::vector<int> places = places_by_work(work, 64);
+  for (std::size_t i = 0; i < work.size(); ++i) sums[static_cast<std::size_t>(places[i])] += work[i];
+  EXPECT_EQ(std::ranges::max(sums), 7);
+}
+
 TEST(NewtonSchulz, MakesSingularValuesNearOne) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
   for (const auto& [rows, columns] : {std::pair{6, 20}, {20, 6}, {7, 7}}) {
     for (const auto coefficients : {NewtonSchulzCoefficients::quintic, NewtonSchulzCoefficients::simple}) {
-      NewtonSchulz orthogonalise(*backend, DType::fp64, rows * columns, std::min(rows, columns), {coefficients, 10});
-      const Tensor x = random_tensor(*backend, DType::fp64, {rows, columns}, 1);
+      const Shape shape{2, rows, columns};
+      NewtonSchulz orthogonalise(*backend, DType::fp64, {&shape, 1}, {coefficients, 10});
+      const Tensor x = random_tensor(*backend, DType::fp64, shape, 1);
+      const Tensor second = random_tensor(*backend, DType::fp64, shape, 1);
       orthogonalise(x);
-      const Plain result{rows, columns, values_of(*backend, x)};
+      // Each matrix of a batch by itself.
+      const auto matrix = [&](const Tensor& batch, int i) {
+        return batch.view().flat(i * rows * columns, rows * columns);
+      };
+      orthogonalise(matrix(second, 1).reshape({1, rows, columns}));
+      EXPECT_EQ(values_of(*backend, matrix(x, 1)), values_of(*backend, matrix(second, 1)));
+      const Plain result{rows, columns, values_of(*backend, matrix(x, 0))};
       const Plain gram = rows < columns ? product(result, transposed(result)) : product(transposed(result), result);
       // The trace is the sum of the squares of the singular values.
       double trace = 0;
@@ -229,8 +255,9 @@ TEST(NewtonSchulz, MakesSingularValuesNearOne) {
 
 TEST(NewtonSchulz, LeavesZerosZero) {
   const std::unique_ptr<Backend> backend = make_backend(BackendChoice::cpu, 1);
-  NewtonSchulz orthogonalise(*backend, DType::fp32, 12, 3, {});
-  const Tensor x = make_tensor(*backend, DType::fp32, {3, 4}, std::vector<double>(12, 0));
+  const Shape shape{1, 3, 4};
+  NewtonSchulz orthogonalise(*backend, DType::fp32, {&shape, 1}, {});
+  const Tensor x = make_tensor(*backend, DType::fp32, shape, std::vector<double>(12, 0));
   orthogonalise(x);
   EXPECT_EQ(values_of(*backend, x), std::vector<double>(12, 0));
 }

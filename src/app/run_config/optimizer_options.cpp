@@ -51,9 +51,11 @@ void OptimizerOptions::declare(Options& options) {
   options.add_choice("muon-coefficient-type", &optimizer.muon.newton_schulz.coefficients,
                      optim::newton_schulz_coefficients,
                      "Muon: Newton-Schulz coefficients, five sets in turn, or one for every step.");
-  options.add_choice("muon-fp32-matmul-prec", &optimizer.muon.newton_schulz.products,
-                     {{"medium", optim::NewtonSchulzProducts::device}, {"high", optim::NewtonSchulzProducts::full}},
-                     "Muon: precision of the Newton-Schulz GEMMs. medium: bf16 on GPUs, fp32 on the CPU; high: fp32.");
+  options.add_choice(
+      "muon-fp32-matmul-prec", &optimizer.muon.newton_schulz.products,
+      {{"medium", optim::NewtonSchulzProducts::device}, {"high", optim::NewtonSchulzProducts::full}},
+      "Muon: precision of the Newton-Schulz GEMMs. medium: bf16 in 16-bit training on GPUs, otherwise fp32; high: "
+      "fp32.");
   options.add_choice(
       "muon-scale-mode", &optimizer.muon.scale, optim::muon_scales,
       "Muon: factor of an update of r rows and c columns: the root of max(r, c), r / c or max(1, r / c).");

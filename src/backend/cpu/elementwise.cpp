@@ -147,9 +147,16 @@ class CpuElementwise final : public ElementwiseKernels {
     });
   }
 
-  void divide_by_norm(Stream& stream, ConstTensorView squares, double least, TensorView y) override {
-    check_divide_by_norm(squares);
-    scale(stream, 1 / std::max(std::sqrt(*squares.as<double>()), least), y);
+  void divide_by_norms(Stream&, ConstTensorView squares, double least, ConstTensorView x, TensorView y) override {
+    check_divide_by_norms(squares, x, y);
+    dispatch_float(y.dtype(), [&]<class T, class A>() {
+      const std::int64_t part = y.numel() / squares.numel();
+      for (std::int64_t i = 0; i < squares.numel(); ++i) {
+        const A factor = static_cast<A>(1 / std::max(std::sqrt(squares.as<double>()[i]), least));
+        const T* from = x.as<T>() + i * part;
+        combine(from, from, y.flat(i * part, part), [factor](A, A element) { return element * factor; });
+      }
+    });
   }
 
   void bias_dropout_add(Stream&, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,

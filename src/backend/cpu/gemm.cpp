@@ -133,6 +133,39 @@ class CpuGemm final : public GemmKernels {
     });
   }
 
+  void batched(Stream&, const BatchedProduct& product, ConstTensorView a, ConstTensorView b, ConstTensorView c,
+               TensorView d) override {
+    check_batched(product, a, b, c, d);
+    dispatch_float(d.dtype(), [&]<class T, class A>() {
+      const std::int64_t m = d.shape()[1], n = d.shape()[2], k = a.shape()[product.a_transposed ? 1 : 2];
+      const A alpha = static_cast<A>(product.alpha), beta = static_cast<A>(product.beta);
+      for (std::int64_t i = 0; i < d.shape()[0]; ++i) {
+        T* result = d.as<T>() + i * m * n;
+        const T* added = product.beta == 0 ? nullptr : c.as<T>() + i * m * n;
+        const auto finish = [&](const A* tile, std::int64_t stride, std::int64_t row, std::int64_t column,
+                                std::int64_t rows, std::int64_t columns) {
+          A c_buffer[tile_columns], d_buffer[tile_columns];
+          for (std::int64_t r = 0; r < rows; ++r) {
+            const std::int64_t at = (row + r) * n + column;
+            const A* sums = tile + r * stride;
+            A* d_row = row_out(result + at, d_buffer);
+#pragma omp simd
+            for (std::int64_t e = 0; e < columns; ++e) d_row[e] = alpha * sums[e];
+            if (added != nullptr) {
+              const A* c_row = row_in(added + at, columns, c_buffer);
+#pragma omp simd
+              for (std::int64_t e = 0; e < columns; ++e) d_row[e] += beta * c_row[e];
+            }
+            finish_row(d_row, columns, result + at);
+          }
+        };
+        const Matrix<T> left{a.as<T>() + i * m * k, product.a_transposed ? m : k, product.a_transposed};
+        const RowGroup<T> all{0, m, {b.as<T>() + i * k * n, product.b_transposed ? k : n, product.b_transposed}};
+        products<T>(left, {&all, 1}, n, k, result, finish);
+      }
+    });
+  }
+
  private:
   /// linear, with the b of each group instead of w.
   template <class T>

@@ -62,9 +62,32 @@ class CpuOptimizer final : public OptimizerKernels {
     });
   }
 
+  void blend(Stream&, double x_factor, ConstTensorView x, double y_factor, TensorView y, TensorView rounded) override {
+    check_blend(x, y, rounded);
+    dispatch_float(rounded ? rounded.dtype() : y.dtype(), [&]<class T, class A>() {
+      dispatch_moment<A>(x.dtype(), [&]<class X>() {
+        const A a = static_cast<A>(x_factor), b = static_cast<A>(y_factor);
+        const X* x_data = x.as<X>();
+        A* y_data = y.as<A>();
+        T* rounded_data = rounded ? rounded.as<T>() : nullptr;
+        pool_.parallel_ranges(y.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+          A buffer[tile];
+          for (std::int64_t first = begin; first < end; first += tile) {
+            const std::int64_t count = std::min(tile, end - first);
+            const A* x_tile = row_in(x_data + first, count, buffer);
+            A* y_tile = y_data + first;
+#pragma omp simd
+            for (std::int64_t i = 0; i < count; ++i) y_tile[i] = b * y_tile[i] + a * x_tile[i];
+          }
+          round(y_data, begin, end, rounded_data);
+        });
+      });
+    });
+  }
+
  private:
   static constexpr std::int64_t grain = 4096;
-  /// Elements whose 16-bit moments a thread widens at a time.
+  /// Elements in 16 bits that a thread widens at a time.
   static constexpr std::int64_t tile = 1024;
 
   /// A row of UpdateRanges.

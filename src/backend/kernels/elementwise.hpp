@@ -30,10 +30,12 @@ class ElementwiseKernels : public KernelFamily<ElementwiseKernels> {
   virtual void scale(Stream& stream, double factor, TensorView y) {
     pass_on(&ElementwiseKernels::scale, stream, {KernelKind::copies, bytes_of({y, y})}, factor, y);
   }
-  /// y /= max(sqrt(squares), least): the norm is read on the device, and the host does not wait. squares [1] fp64 is a
-  /// result of ReduceKernels::sum_squares.
-  virtual void divide_by_norm(Stream& stream, ConstTensorView squares, double least, TensorView y) {
-    pass_on(&ElementwiseKernels::divide_by_norm, stream, {KernelKind::copies, bytes_of({y, y})}, squares, least, y);
+  /// y[i] = x[i] / max(sqrt(squares[i]), least) for each of n equal parts of x and y: norms are read on the device, and
+  /// the host does not wait. squares [n] fp64 are results of ReduceKernels::sum_squares. x, y have the same size and
+  /// type, and may be the same memory. Part of the optimizer's line.
+  virtual void divide_by_norms(Stream& stream, ConstTensorView squares, double least, ConstTensorView x, TensorView y) {
+    pass_on(&ElementwiseKernels::divide_by_norms, stream, {KernelKind::optimizer, bytes_of({x, y})}, squares, least, x,
+            y);
   }
 
   /// sum = residual + dropout(x + bias). x, residual, sum [s, b, h] T; bias [h] T or empty. Overwrites; `sum` may be

@@ -23,6 +23,14 @@ enum class ProductSum {
   overwrite  ///< does not read what was there, which may be undefined
 };
 
+/// Factors and transpositions of a batch of products.
+struct BatchedProduct {
+  bool a_transposed = false;
+  bool b_transposed = false;
+  double alpha = 1;
+  double beta = 0;
+};
+
 /// Calls function(i, first row, rows) for each of consecutive groups of rows that is not empty.
 template <class Function>
 void for_each_group(std::span<const std::int64_t> rows, const Function& function) {
@@ -120,6 +128,22 @@ class GemmKernels : public KernelFamily<GemmKernels> {
     for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
       linear_backward_weight(stream, dy.rows(first, count), x.rows(first, count), dw[i], {}, sum_of(sums, i));
     });
+  }
+
+  /// d[i] = alpha op(a[i]) op(b[i]) + beta c[i] for each matrix i of a batch; op transposes as `product` says.
+  /// op(a) [batch, m, k], op(b) [batch, k, n], c, d [batch, m, n], all T; c is empty if beta is 0. Overwrites d,
+  /// rounded once. Part of the optimizer's line.
+  virtual void batched(Stream& stream, const BatchedProduct& product, ConstTensorView a, ConstTensorView b,
+                       ConstTensorView c, TensorView d) {
+    pass_on(&GemmKernels::batched, stream,
+            {.kind = KernelKind::optimizer,
+             .product = ProductCall{.m = d.shape()[1],
+                                    .n = d.shape()[2],
+                                    .k = a.shape()[product.a_transposed ? 1 : 2],
+                                    .batch = d.shape()[0],
+                                    .bytes = bytes_of({a, b, c, d}),
+                                    .result = d}},
+            product, a, b, c, d);
   }
 
   /// Sets the form of the epilogues of later products, for tests of each. In forms other than `chosen` the library's

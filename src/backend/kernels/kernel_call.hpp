@@ -48,7 +48,8 @@ enum class ProductEnd {
 /// d [m, n] = a b, or d += a b, over k. Row-major, as in the model: m rows, or the outputs of a weight's gradient.
 struct ProductCall {
   std::int64_t m = 0, n = 0, k = 0;
-  double bytes = 0;  ///< operands and results, each read and written once, including what a fused end moves
+  std::int64_t batch = 1;  ///< products of one call, alike
+  double bytes = 0;        ///< operands and results, each read and written once, including what a fused end moves
   ProductEnd end = ProductEnd::none;
   bool can_fuse = true;    ///< cuBLASLt has the end as an epilogue: its GELU is the tanh form
   double end_bytes = 0;    ///< moved by the separate kernel, if the end is not fused

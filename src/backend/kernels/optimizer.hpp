@@ -88,6 +88,14 @@ class OptimizerKernels : public KernelFamily<OptimizerKernels> {
             m, rounded);
   }
 
+  /// y = y_factor y + x_factor x. x A or bf16, y A, flat, of the same size; `rounded` receives y in its type, or is
+  /// empty. Stream-ordered, deterministic.
+  virtual void blend(Stream& stream, double x_factor, ConstTensorView x, double y_factor, TensorView y,
+                     TensorView rounded) {
+    pass_on(&OptimizerKernels::blend, stream, {KernelKind::optimizer, bytes_of({x, y, y, rounded})}, x_factor, x,
+            y_factor, y, rounded);
+  }
+
  private:
   /// Bytes of the ranges of `arrays`; an empty array has none.
   static double update_bytes(const UpdateRanges& ranges, std::initializer_list<ConstTensorView> arrays) {

@@ -73,6 +73,24 @@ inline void check_linear_backward_input(ConstTensorView dy, ConstTensorView w, A
   }
 }
 
+inline void check_batched(const BatchedProduct& product, ConstTensorView a, ConstTensorView b, ConstTensorView c,
+                          ConstTensorView d) {
+  constexpr std::string_view where = "batched";
+  const auto check = [&](std::string_view name, ConstTensorView tensor, const Shape& shape) {
+    TRIREME_CHECK(tensor.shape() == shape, ShapeError, "{}: {} is {}, not {}", where, name, to_string(tensor.shape()),
+                  to_string(shape));
+    detail::check_type(where, name, tensor, d.dtype());
+  };
+  TRIREME_CHECK(a.shape().rank() == 3 && d.shape().rank() == 3, ShapeError, "{}: a is {} and d {}, not both batches",
+                where, to_string(a.shape()), to_string(d.shape()));
+  const std::int64_t batch = d.shape()[0], m = d.shape()[1], n = d.shape()[2];
+  const std::int64_t k = a.shape()[product.a_transposed ? 1 : 2];
+  TRIREME_CHECK(k > 0, ShapeError, "{}: a {} has no terms", where, to_string(a.shape()));
+  check("a", a, product.a_transposed ? Shape{batch, k, m} : Shape{batch, m, k});
+  check("b", b, product.b_transposed ? Shape{batch, n, k} : Shape{batch, k, n});
+  if (product.beta != 0) check("c", c, d.shape());
+}
+
 inline void check_linear_backward_weight(ConstTensorView dy, ConstTensorView x, ConstTensorView dw,
                                          ConstTensorView dbias) {
   constexpr std::string_view where = "linear_backward_weight";
@@ -119,8 +137,11 @@ inline void check_alike(std::string_view where, ConstTensorView x, ConstTensorVi
   detail::check_size(where, "x", x, y.numel(), y.dtype());
 }
 
-inline void check_divide_by_norm(ConstTensorView squares) {
-  detail::check_size("divide_by_norm", "squares", squares, 1, DType::fp64);
+inline void check_divide_by_norms(ConstTensorView squares, ConstTensorView x, ConstTensorView y) {
+  check_alike("divide_by_norms", x, y);
+  detail::check_type("divide_by_norms", "squares", squares, DType::fp64);
+  TRIREME_CHECK(squares.numel() > 0 && y.numel() % squares.numel() == 0, ShapeError,
+                "divide_by_norms: {} numbers do not divide into {} parts", y.numel(), squares.numel());
 }
 
 inline void check_bias_dropout_add(ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
@@ -202,6 +223,15 @@ inline void check_sgd(const UpdateRanges& ranges, ConstTensorView gradient, Cons
                       ConstTensorView rounded) {
   detail::check_update("sgd", gradient, w, rounded);
   detail::check_moment("sgd", "m", m, ranges, w, w.dtype());
+}
+
+inline void check_blend(ConstTensorView x, ConstTensorView y, ConstTensorView rounded) {
+  constexpr std::string_view where = "blend";
+  const bool narrow = y.dtype() == DType::fp32 && x.dtype() == DType::bf16;
+  detail::check_size(where, "x", x, y.numel(), narrow ? DType::bf16 : y.dtype());
+  if (!rounded) return;
+  check_same_size(where, rounded, y);
+  detail::check_type(where, "y", y, accumulation_type(rounded.dtype()));
 }
 
 inline void check_reduction(std::string_view where, ConstTensorView result) {

@@ -28,11 +28,11 @@ struct Waves {
   double free_share;
 };
 Waves waves(const Device& device, const ProductCall& p, const Tile& tile, int splits) {
-  const std::int64_t blocks = tiles_of(p.m, tile.m) * tiles_of(p.n, tile.n) * splits;
+  const std::int64_t blocks = p.batch * tiles_of(p.m, tile.m) * tiles_of(p.n, tile.n) * splits;
   const auto count = static_cast<double>(tiles_of(blocks, device.multiprocessors));
   const double k = static_cast<double>(tiles_of(p.k, splits)) + pipeline_k;
   return {count * static_cast<double>(tile.m * tile.n) * k / tile.share(device),
-          splits == 1 ? 0 : 8.0 * splits * static_cast<double>(p.m) * static_cast<double>(p.n),
+          splits == 1 ? 0 : 8.0 * splits * static_cast<double>(p.batch * p.m) * static_cast<double>(p.n),
           1 - static_cast<double>(blocks) / (count * device.multiprocessors)};
 }
 

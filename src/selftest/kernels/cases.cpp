@@ -93,7 +93,7 @@ Case soft_cap(const Extents& e) {
 }
 
 Case fill_add_scale(const Extents& e) {
-  return {"fill, convert, add, multiply, scale, divide_by_norm " + text_of(e), [=](Trial& t) {
+  return {"fill, convert, add, multiply, scale, divide_by_norms " + text_of(e), [=](Trial& t) {
             const Shape shape{e.s, e.b, e.h};
             const TensorView x = t.wide_input(shape, -1, 1), y = t.output(shape), z = t.output(shape);
             t.b.elementwise().convert(t.stream(), x, y);
@@ -109,7 +109,7 @@ Case fill_add_scale(const Extents& e) {
             t.take(y);
             const TensorView squares = t.sum();
             t.b.reduce().sum_squares(t.stream(), x, squares);
-            t.b.elementwise().divide_by_norm(t.stream(), squares, 1e-7, y);
+            t.b.elementwise().divide_by_norms(t.stream(), squares, 1e-7, y, y);
             t.take(y);
           }};
 }
@@ -271,6 +271,15 @@ Case sgd(std::int64_t size) {
           }};
 }
 
+Case blend(std::int64_t size) {
+  return {fmt::format("blend [{}]", size), [=](Trial& t) {
+            const TensorView x = t.wide_input({size}, -1, 1), y = t.wide_input({size}, -1, 1);
+            const TensorView rounded = t.output({size});
+            t.b.optimizer().blend(t.stream(), -0.3, x, 0.75, y, rounded);
+            for (const TensorView& result : {y, rounded}) t.take(result);
+          }};
+}
+
 Case sums(std::int64_t size) {
   return {fmt::format("sum, sum_squares, sum_powers, max_abs, count_zeros [{}]", size), [=](Trial& t) {
             const TensorView x = t.input({size}), sum = t.sum(), squares = t.sum();
@@ -335,7 +344,7 @@ std::vector<Case> rotary_cases(const Extents& e) {
 std::vector<Case> cross_entropy_cases(const Extents& e) { return {cross_entropy(e, 0), cross_entropy(e, 5)}; }
 
 std::vector<Case> optimizer_cases(const Extents& e) {
-  return {adamw(e.h * e.h + 1), clear(e.h * e.h + 1), sgd(e.h * e.h + 1)};
+  return {adamw(e.h * e.h + 1), clear(e.h * e.h + 1), sgd(e.h * e.h + 1), blend(e.h * e.h + 1)};
 }
 
 std::vector<Case> reduce_cases(const Extents& e) { return {sums(e.rows() * e.h + 1)}; }

@@ -75,6 +75,19 @@ Case grouped(const LinearExtents& e) {
           }};
 }
 
+/// Two products of transposed factors, added to a third matrix.
+Case batched(std::int64_t rows, std::int64_t columns) {
+  return {fmt::format("batched products [2, {}, {}]", rows, columns), [=](Trial& t) {
+            const TensorView x = t.input({2, rows, columns}, 2 / std::sqrt(static_cast<double>(columns)));
+            const TensorView gram = t.output({2, rows, rows}), sum = t.output({2, rows, columns});
+            t.b.gemm().batched(t.stream(), {.b_transposed = true}, x, x, {}, gram);
+            t.round(gram);
+            t.take(gram);
+            t.b.gemm().batched(t.stream(), {.a_transposed = true, .alpha = 0.5, .beta = 2}, gram, x, x, sum);
+            t.take(sum);
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> gemm_cases(const Extents& e) {
@@ -95,6 +108,7 @@ std::vector<Case> gemm_cases(const Extents& e) {
   cases.push_back(backward_weight(square, false));
   cases.push_back(backward_weight(wide, true));
   cases.push_back(grouped(square));
+  cases.push_back(batched(e.h, e.f));
   return cases;
 }
 

@@ -95,7 +95,7 @@ Algorithm algorithm_of(const cublasLtMatmulAlgo_t& opaque) {
 
 /// d = epilogue(alpha op(a) op(b) + beta c), column-major.
 void multiply(const Description& what, double alpha, const void* a, const Layout& la, const void* b, const Layout& lb,
-              double beta, void* d, const Layout& ld) {
+              double beta, const void* c, void* d, const Layout& ld) {
   const auto m = static_cast<std::int64_t>(ld.rows), n = static_cast<std::int64_t>(ld.columns);
   const auto k = static_cast<std::int64_t>(what.op_a == CUBLAS_OP_N ? la.columns : la.rows);
   // Both with k as the fastest dimension.
@@ -116,7 +116,7 @@ void multiply(const Description& what, double alpha, const void* a, const Layout
     const double* column = columns.data() + j * k;
     for (std::int64_t i = 0; i < m; ++i) {
       double sum = alpha * std::inner_product(column, column + k, rows.data() + i * k, 0.0);
-      if (beta != 0) sum += beta * load(d, ld.type, i + j * ld.stride);
+      if (beta != 0) sum += beta * load(c, ld.type, i + j * ld.stride);
       if (has_bias) sum += load(what.bias, bias_type, i);
       if ((what.epilogue & CUBLASLT_EPILOGUE_GELU) != 0) {
         if ((what.epilogue & CUBLASLT_EPILOGUE_GELU_AUX) == CUBLASLT_EPILOGUE_GELU_AUX) {
@@ -137,8 +137,8 @@ void multiply(const Description& what, double alpha, const void* a, const Layout
 }
 
 fake_cuda::Demand demand_of(const Description& what, const Layout& a, const Layout& d) {
-  return fake_cuda::product_demand(d.rows, d.columns, what.op_a == CUBLAS_OP_N ? a.columns : a.rows,
-                                   what.multiprocessors);
+  return fake_cuda::product_demand(d.rows, d.columns * static_cast<std::uint64_t>(d.batch),
+                                   what.op_a == CUBLAS_OP_N ? a.columns : a.rows, what.multiprocessors);
 }
 
 }  // namespace
@@ -211,6 +211,14 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDa
                                           uint64_t columns, int64_t stride) {
   *layout = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, rows, columns, stride});
   return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t opaque,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                size_t size) {
+  auto* layout = reinterpret_cast<Layout*>(opaque);
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) return take(layout->batch, value, size);
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) return take(layout->batch_stride, value, size);
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete reinterpret_cast<Layout*>(layout);
@@ -286,8 +294,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (handle == nullptr) refuse("handles: they are initialized (header, cublasLtMatmul())");
   const Operation operation = operation_of(description, layout_a, layout_b, layout_c, layout_d);
   refuse_null_if(has_null(operation) || alpha == nullptr || beta == nullptr);
-  // Allowed, but of no use to the program: a search of cublasLtMatmul's own, and another matrix c.
-  if (algorithm_words == nullptr || c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Allowed, but of no use to the program: a search of cublasLtMatmul's own.
+  if (algorithm_words == nullptr) return CUBLAS_STATUS_NOT_SUPPORTED;
   const Algorithm algorithm = algorithm_of(*algorithm_words);
   if (const char* rule = broken_by(operation, algorithm, {a, b, c, d, workspace}, workspace_bytes)) refuse(rule);
   if (state().behaviour.refused.contains(algorithm.number)) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -304,8 +312,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const bool is_wrong = state().behaviour.wrong.contains(what.epilogue);
   fake_cuda::enqueue(
       stream, "cublasLtMatmul",
-      [is_wrong, is_flipped, what, scale, a, la = *operation.a, b, lb = *operation.b, keep, d, ld = *operation.d] {
-        multiply(what, scale, a, la, b, lb, keep, d, ld);
+      [is_wrong, is_flipped, what, scale, a, la = *operation.a, b, lb = *operation.b, keep, c, d, ld = *operation.d] {
+        const auto at = [](auto* matrices, const Layout& layout, int i) {
+          using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(matrices)>>, const std::byte,
+                                           std::byte>;
+          const std::int64_t size = layout.type == CUDA_R_32F ? 4 : 2;
+          return static_cast<Bytes*>(matrices) + i * layout.batch_stride * size;
+        };
+        for (int i = 0; i < ld.batch; ++i) {
+          multiply(what, scale, at(a, la, i), la, at(b, lb, i), lb, keep, at(c, ld, i), at(d, ld, i), ld);
+        }
         if (is_wrong) store(d, ld.type, 0, load(d, ld.type, 0) + 1);
         if (is_flipped) *static_cast<std::byte*>(d) ^= std::byte{1};
       },

@@ -26,6 +26,8 @@ constexpr cublasLtEpilogue_t epilogues[] = {
     CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,          CUBLASLT_EPILOGUE_GELU,  CUBLASLT_EPILOGUE_GELU_AUX,
     CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADB};
 
+std::int64_t size_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
+
 std::uint32_t alignment_of(const void* address) {
   return std::uint32_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(address) | 256);
 }
@@ -72,6 +74,9 @@ const char* broken_by_layouts(const Operation& o) {
     return "c: it has the rows and columns of d (manual, cublasLtMatmul())";
   }
   for (const Layout* layout : {o.a, o.b, o.c, o.d}) {
+    if (layout->batch < 1 || layout->batch != o.d->batch) {
+      return "batch: all matrices have the same number (header, MATRIX_LAYOUT_BATCH_COUNT)";
+    }
     if (layout->rows > INT32_MAX || layout->columns > INT32_MAX) {
       return "size: rows and columns are of 31 bits (header, MATRIX_LAYOUT_ROWS and COLS)";
     }
@@ -139,7 +144,9 @@ const char* broken_by(const Operation& o, const Algorithm& algorithm, const Addr
   const void* const matrices[] = {addresses.a, addresses.b, addresses.c, addresses.d};
   for (std::size_t i = 0; i < 4; ++i) {
     if (matrices[i] == nullptr) return "matrices: none is null (manual, cublasLtMatmul())";
-    if (alignment_of(matrices[i]) < algorithm.alignment[i]) {
+    const Layout& layout = i == 0 ? *o.a : i == 1 ? *o.b : i == 2 ? *o.c : *o.d;
+    const std::uint32_t next = alignment_of(reinterpret_cast<const void*>(layout.batch_stride * size_of(layout.type)));
+    if (std::min(alignment_of(matrices[i]), next) < algorithm.alignment[i]) {
       return "addresses: they are aligned as the search was told (header, MATMUL_PREF_MIN_ALIGNMENT_A_BYTES "
              "and cublasLtMatmulAlgoCheck())";
     }

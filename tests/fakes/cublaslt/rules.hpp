@@ -25,6 +25,8 @@ struct Layout {
   cudaDataType_t type;
   std::uint64_t rows, columns;
   std::int64_t stride;
+  std::int32_t batch = 1;
+  std::int64_t batch_stride = 0;
   bool operator==(const Layout&) const = default;
 };
 struct Preference {
