@@ -308,6 +308,37 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
   use_warp_groups(b.attention(), false);
 }
 
+/// Attention of single queries of `texts` texts of s positions each.
+void run_decoding(GpuMeasure& bench, std::int64_t s, std::int64_t texts, std::int64_t heads, std::int64_t kv_heads,
+                  std::int64_t d) {
+  const Shape cached{texts, s, 2, kv_heads, d};
+  const double bytes = 2.0 * static_cast<double>(cached.numel());
+  std::vector<Tensor> caches;
+  for (int i = bench.copies_beyond_caches(bytes); i > 0; --i) caches.push_back(bench.filled(cached));
+  const Tensor q = bench.filled({texts, heads, d}), out = bench.filled({texts, heads, d});
+  const Tensor lse(bench.b, DType::fp32, {texts, heads});
+  const AttentionProblem problem{.queries = 1,
+                                 .keys = s,
+                                 .batch = texts,
+                                 .heads = heads,
+                                 .kv_heads = kv_heads,
+                                 .head_dim = d,
+                                 .scale = 1 / std::sqrt(static_cast<double>(d)),
+                                 .causal = false,
+                                 .dropout = {}};
+  bench.memory("attention of single queries", fmt::format("{} x {} x {}/{} x {}", texts, s, heads, kv_heads, d), bytes,
+               [&](int call) {
+                 const TensorView cache = caches[static_cast<std::size_t>(call) % caches.size()];
+                 const std::int64_t row = 2 * kv_heads * d;
+                 const auto keys = [&](std::int64_t begin) {
+                   return Heads{cache.flat(begin, cache.numel() - begin), row, s * row, d};
+                 };
+                 const Heads queries{q, heads * d, heads * d, d}, results{out, heads * d, heads * d, d};
+                 bench.b.attention().attention(bench.stream, problem, queries, keys(0), keys(kv_heads * d), results,
+                                               lse);
+               });
+}
+
 enum class Selection { all, attention, profile };
 
 void run(Backend& backend, Selection selection, bool dry_run, std::ostream& json) {
@@ -357,6 +388,9 @@ void run(Backend& backend, Selection selection, bool dry_run, std::ostream& json
   run_attention(
       bench,
       {.name = "Mistral: ", .s = dry_run ? 16 : 16384, .b = 1, .heads = 32, .d = 128, .window = dry_run ? 4 : 4095});
+  for (const std::int64_t kv_heads : {32, 8}) {
+    for (const std::int64_t texts : {1, 16}) run_decoding(bench, dry_run ? 300 : 1024, texts, 32, kv_heads, 128);
+  }
   // 16k tokens and about 2048 channels, as the papers on flash attention have them.
   for (const std::int64_t d : {64, 96, 128, 192, 256}) {
     for (const bool causal : {false, true}) {

@@ -1,5 +1,6 @@
-// Predicts training steps on GPUs, from counts: the program runs a step without computing, and a cost model turns every
-// call of a kernel into time. Needs no GPU.
+// Predicts training steps on GPUs, and steps of generation, from counts: the program runs a step without computing, and
+// a cost model turns every call of a kernel into time. Needs no GPU.
+//
 // usage: step_predict [--json] [--gpu NAME] [--optimizer NAME] [--data-ranks N] [--compare FILE]
 //   --json          one object a line instead of tables
 //   --gpu NAME      one of H200, H100 and A100; without it all of them, and of --compare the one that FILE names
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iostream>
+#include <iterator>
 
 #include "bench/step/prediction.hpp"
 #include "src/base/check.hpp"
@@ -52,7 +54,9 @@ bool parse(const std::vector<std::string>& given, Arguments& arguments) {
 
 void run(const Arguments& arguments) {
   if (!arguments.compared.empty()) return compare(std::cout, arguments.compared, arguments.gpu);
-  for (StepCase c : predicted_cases()) {
+  std::vector<StepCase> cases = predicted_cases();
+  std::ranges::copy(decoding_cases(), std::back_inserter(cases));
+  for (StepCase c : cases) {
     c.optimizer = arguments.optimizer;
     c.data_ranks = arguments.data_ranks;
     const std::vector<KernelCall> calls = rehearse(c);

@@ -50,10 +50,10 @@ std::vector<KernelCall> rehearse(const StepCase& c) {
   RehearsedGpu gpu(rehearsal, properties);
   SelfCommunicator devices("world", [](Stream&, ConstTensorView, TensorView) {});
   StepRig rig(c, gpu, devices);
-  rig.step();  // the first one prepares later ones
+  rig.advance();  // the first one prepares later ones
   Recorder recorder;
   gpu.observe(&recorder);
-  rig.step();
+  rig.advance();
   gpu.observe(nullptr);
   return std::move(recorder.calls);
 }
@@ -64,7 +64,7 @@ double Prediction::ms() const {
   return sum;
 }
 double Prediction::tokens_per_second() const {
-  return static_cast<double>(step.s * step.b * step.micro_batches) / ms() * 1e3;
+  return static_cast<double>((step.decodes ? 1 : step.s) * step.b * step.micro_batches) / ms() * 1e3;
 }
 
 Prediction predict(const StepCase& c, const Device& gpu, std::span<const KernelCall> calls) {
@@ -84,6 +84,13 @@ Prediction predict(const StepCase& c, const Device& gpu, std::span<const KernelC
     if (call.kind == KernelKind::optimizer) continue;  // not the model's
     p.model_flops += call.flops();
     p.causal_flops += call.flops(true);
+    if (!c.decodes) continue;
+    const auto size = static_cast<double>(size_of(c.dtype));
+    if (call.product) p.weight_bytes += size * static_cast<double>(call.product->n * call.product->k);
+    if (call.attention) {
+      const AttentionProblem& a = *call.attention;
+      p.cache_bytes += size * static_cast<double>(2 * a.batch * a.keys * a.kv_heads * a.head_dim);
+    }
   }
   if (!c.graphs) {
     const LineCost& update = p.line(KernelKind::optimizer);
@@ -126,6 +133,14 @@ void print(std::ostream& out, const Prediction& p) {
   if (p.hidden_update_ms > 0) {
     fmt::print(out, row_format, "optimizer beside the next forward", "", "", "",
                fmt::format("{:.2f}", -p.hidden_update_ms), fmt::format("{:.1f}%", -100 * p.hidden_update_ms / total));
+  }
+  if (p.step.decodes) {
+    fmt::print(out,
+               "step {:.2f} ms, {:.0f} tokens/s, {:.2f} of the memory's limit: {:.2f} ms for {:.2f} GB of weights and "
+               "{:.2f} GB of keys and values\n\n",
+               total, p.tokens_per_second(), total / p.memory_limit_ms(), p.memory_limit_ms(), 1e-9 * p.weight_bytes,
+               1e-9 * p.cache_bytes);
+    return;
   }
   const double peak = p.gpu->peak_tflops * 1e9 * total;  // FLOPs in the step at the peak
   fmt::print(out,

@@ -14,7 +14,7 @@ namespace trireme::bench {
 using namespace plan;
 
 /// Returns all kernel calls in a step of the program, in order. The step runs without computing, on a stand-in GPU.
-/// Excludes copies of samples to the device, which overlap with the kernels.
+/// Excludes copies of samples to the device, which overlap with the kernels; in generation those of tokens.
 std::vector<KernelCall> rehearse(const StepCase& c);
 
 /// Sums over the calls of a kind in a step.
@@ -34,8 +34,11 @@ struct Prediction {
   double gaps_ms = 0;
   double hidden_update_ms = 0;               ///< part of the optimizer beside the next forward
   double model_flops = 0, causal_flops = 0;  ///< one rank's: attention in full, and its causal half alone
+  double weight_bytes = 0, cache_bytes = 0;  ///< in generation: weights, and cached keys and values, read once
 
   double ms() const;
+  /// Time of the weights and the cache at the rate of a copy.
+  double memory_limit_ms() const { return (weight_bytes + cache_bytes) / (gpu->copy_gbs * 1e6); }
   double tokens_per_second() const;
   const LineCost& line(KernelKind line) const { return lines[static_cast<std::size_t>(line)]; }
 };

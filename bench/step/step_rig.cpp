@@ -69,22 +69,24 @@ class FirstAlone final : public ForwardingCommunicator {
 }  // namespace
 
 std::string to_string(const StepCase& c) {
-  std::string text = fmt::format("{}, micro-batch {} of {} tokens", c.model, c.b, c.s);
+  std::string text = c.decodes ? fmt::format("{}, a token more of {} texts of {} positions", c.model, c.b, c.s)
+                               : fmt::format("{}, micro-batch {} of {} tokens", c.model, c.b, c.s);
   if (c.micro_batches > 1) text += fmt::format(", {} micro-batches", c.micro_batches);
   if (c.tensor_ranks > 1) text += fmt::format(", 1 of {} tensor ranks", c.tensor_ranks);
   if (c.sequence_parallel) text += ", sequence parallel";
   if (c.data_ranks > 1) text += fmt::format(", 1 of {} data ranks", c.data_ranks);
   if (c.optimizer != optim::OptimizerKind::adam) text += fmt::format(", {}", name_of(c.optimizer));
   if (c.moments != DType::fp32) text += fmt::format(", moments in {}", name_of(c.moments));
-  if (c.dropout != 0.1) text += fmt::format(", dropout {}", c.dropout);
+  if (c.dropout != 0.1 && !c.decodes) text += fmt::format(", dropout {}", c.dropout);
   return text + (c.graphs ? ", CUDA graphs" : "");
 }
 
 std::string json_fields(const StepCase& c) {
   return fmt::format(
       R"("model": "{}", "s": {}, "micro_batch": {}, "micro_batches": {}, "cuda_graphs": {}, "tensor_ranks": {}, )"
-      R"("sequence_parallel": {}, "moments": "{}", "dropout": {})",
-      c.model, c.s, c.b, c.micro_batches, c.graphs, c.tensor_ranks, c.sequence_parallel, name_of(c.moments), c.dropout);
+      R"("sequence_parallel": {}, "moments": "{}", "dropout": {}, "decodes": {})",
+      c.model, c.s, c.b, c.micro_batches, c.graphs, c.tensor_ranks, c.sequence_parallel, name_of(c.moments), c.dropout,
+      c.decodes);
 }
 
 model::ModelConfig config_of(const StepCase& c) {
@@ -100,6 +102,11 @@ std::vector<StepCase> predicted_cases() {
           {.model = "gpt2-124m", .b = 64},
           {.model = "gpt2-8.3b-scaling", .b = 8, .tensor_ranks = 8},
           {.model = "gpt2-8.3b-scaling", .b = 8, .tensor_ranks = 8, .sequence_parallel = true}};
+}
+
+std::vector<StepCase> decoding_cases() {
+  return {{.model = "llama2-7b", .b = 1, .dropout = 0, .decodes = true},
+          {.model = "llama2-7b", .b = 16, .dropout = 0, .decodes = true}};
 }
 
 StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devices, const Wrap& wrap)
@@ -133,6 +140,7 @@ StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devi
   options.optimizer.adamw.beta2 = 0.95;  // moments in bf16 cannot hold a slower decay
   trainer_ = std::make_unique<train::Trainer>(*model_, options);
   samples_ = std::make_unique<Tokens>(c.s, config.vocabulary);
+  case_ = c;
 }
 StepRig::~StepRig() = default;
 
@@ -143,5 +151,19 @@ void StepRig::initialise() {
 }
 
 train::TrainRecord StepRig::step() { return trainer_->step(*samples_); }
+
+void StepRig::advance() {
+  if (!case_.decodes) {
+    step();
+    return;
+  }
+  if (!decoder_) {
+    decoder_.emplace(*model_, case_.b, case_.s);
+    const std::vector<std::int32_t> text(static_cast<std::size_t>(case_.s - 2));  // two steps follow
+    for (std::int64_t i = 0; i < case_.b; ++i) decoder_->fill(i, text);
+  }
+  decoder_->step(std::vector<std::int32_t>(static_cast<std::size_t>(case_.b)));
+  decoder_->logits();
+}
 
 }  // namespace trireme::bench

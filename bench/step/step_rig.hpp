@@ -9,6 +9,7 @@
 
 #include "src/comm/self_communicator.hpp"
 #include "src/data/dataset/sample_source.hpp"
+#include "src/infer/decoder.hpp"
 #include "src/plan/cost/observed_backend.hpp"
 #include "src/train/trainer.hpp"
 
@@ -16,7 +17,7 @@ namespace trireme::bench {
 
 using namespace plan;
 
-/// A training step without recomputation, in bf16 with fp32 master weights and gradients.
+/// A training step without recomputation, in bf16 with fp32 master weights and gradients; or a step of generation.
 struct StepCase {
   std::string model;                              ///< preset, or "tiny"
   std::optional<model::ModelConfig> config = {};  ///< instead of the model's; has its own dropout
@@ -31,6 +32,7 @@ struct StepCase {
   optim::OptimizerKind optimizer = optim::OptimizerKind::adam;
   int data_ranks = 1;    ///< number of ranks that keep shards of the optimizer's state; this is the first
   double dropout = 0.1;  ///< probability, for hidden states and attention
+  bool decodes = false;  ///< appends the last token to each of b texts of s positions
 };
 
 /// "gpt2-8.3b-scaling, micro-batch 8, 1 of 8 tensor ranks, sequence parallel"
@@ -43,6 +45,8 @@ model::ModelConfig config_of(const StepCase& c);
 /// Steps with published predictions: GPT-2 1.2B, 124M, and a rank of 8.3B in tensor parallelism without and with
 /// sequence parallelism.
 std::vector<StepCase> predicted_cases();
+/// Steps of generation by Llama 2 7B.
+std::vector<StepCase> decoding_cases();
 
 /// A training rank. Other tensor and data ranks do not exist: communication takes no time and transfers nothing, so
 /// only this rank's work counts. Gathers replicate its own part.
@@ -58,6 +62,8 @@ class StepRig {
   void initialise();
   /// One update.
   train::TrainRecord step();
+  /// One update, or a token more of each text and the logits after it; at most two of these.
+  void advance();
   train::ParallelModel& model() { return *model_; }
 
  private:
@@ -67,6 +73,8 @@ class StepRig {
   std::unique_ptr<train::ParallelModel> model_;
   std::unique_ptr<train::Trainer> trainer_;
   std::unique_ptr<data::SampleSource> samples_;
+  StepCase case_;
+  std::optional<infer::Decoder> decoder_;  // empty before the first step of generation
 };
 
 }  // namespace trireme::bench

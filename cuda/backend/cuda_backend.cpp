@@ -80,7 +80,8 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
         kernels_{.gemm = make_gemm(device_, memory_, std::make_unique<EventTimer>(),
                                    {options.allow_reduced_precision, options.deterministic, options.algorithm_cache}),
                  .norm = make_norm(scratch()),
-                 .attention = make_attention(device_->shared_bytes_of_block(), device_->compute_capability() == 90),
+                 .attention =
+                     make_attention(scratch(), device_->shared_bytes_of_block(), device_->compute_capability() == 90),
                  .elementwise = make_elementwise(scratch()),
                  .embedding = make_embedding(),
                  .cross_entropy = make_cross_entropy(),

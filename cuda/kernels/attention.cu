@@ -1,6 +1,7 @@
 #include "src/backend/kernels/attention.hpp"
 
 #include <limits>
+#include <utility>
 
 #include "cuda/kernels/attention_tiles.cuh"
 #include "cuda/kernels/dispatch.cuh"
@@ -10,13 +11,6 @@
 
 namespace trireme::cuda {
 namespace {
-
-/// Scaled score after the soft cap, if any.
-template <class A>
-__device__ A capped(const AttentionProblem& problem, A score) {
-  const A cap = static_cast<A>(problem.soft_cap);
-  return cap > 0 ? cap * std::tanh(score / cap) : score;
-}
 
 template <class T, class R>
 __global__ void __launch_bounds__(attention_threads)
@@ -292,15 +286,16 @@ __global__ void __launch_bounds__(block_threads)
   const Vec8 columns = vec8_at(global_thread() % vec8s, shape.head_dim);
   const Rows<const From> x = from.at(sample, head);
   const Rows<To> y = to.at(sample, head);
+  const std::int64_t target = position + (shape.begins == nullptr ? 0 : shape.begins[sample]);
   Accumulation<From> value[8];
   load(x.data + position * x.stride + columns.begin, columns.size, value);
-  store(value, columns.size, y.data + position * y.stride + columns.begin);
+  store(value, columns.size, y.data + target * y.stride + columns.begin);
 }
 
 class CudaAttention final : public AttentionKernels, public WarpGroupAttention {
  public:
-  CudaAttention(std::size_t max_shared_bytes, bool warp_groups)
-      : max_shared_bytes_(max_shared_bytes), has_warp_groups_(warp_groups) {}
+  CudaAttention(Scratch scratch, std::size_t max_shared_bytes, bool warp_groups)
+      : scratch_(std::move(scratch)), max_shared_bytes_(max_shared_bytes), has_warp_groups_(warp_groups) {}
 
   std::string check_heads(DType dtype, std::int64_t head_dim, bool soft_cap) const override {
     if (has_flash_attention(dtype, head_dim, soft_cap)) return "";
@@ -327,6 +322,7 @@ class CudaAttention final : public AttentionKernels, public WarpGroupAttention {
   void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v, Heads out,
                  TensorView log_sum_exp) override {
     check_attention("attention", problem, {q.data, k.data, v.data}, {out.data}, {log_sum_exp});
+    if (has_decode_attention(problem)) return decode_attention(stream, scratch_, problem, q, k, v, out, log_sum_exp);
     if (takes_flash_attention(problem, {q, k, v, out})) {
       return (by_groups(problem) ? warp_group_attention : flash_attention)(stream, problem, q, k, v, out, log_sum_exp);
     }
@@ -402,14 +398,15 @@ class CudaAttention final : public AttentionKernels, public WarpGroupAttention {
             "take more heads, of fewer channels"};
   }
 
+  Scratch scratch_;
   std::size_t max_shared_bytes_;
   bool has_warp_groups_, uses_warp_groups_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes, bool warp_groups) {
-  return std::make_unique<CudaAttention>(max_shared_bytes, warp_groups);
+std::unique_ptr<AttentionKernels> make_attention(Scratch scratch, std::size_t max_shared_bytes, bool warp_groups) {
+  return std::make_unique<CudaAttention>(std::move(scratch), max_shared_bytes, warp_groups);
 }
 
 }  // namespace trireme::cuda

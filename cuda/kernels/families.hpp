@@ -29,7 +29,7 @@ std::unique_ptr<OptimizerKernels> make_optimizer();
 std::unique_ptr<ReduceKernels> make_reduce(Scratch scratch);
 std::unique_ptr<RotaryKernels> make_rotary();
 /// `max_shared_bytes` is the maximum shared memory of a block; `warp_groups` whether the device has their products.
-std::unique_ptr<AttentionKernels> make_attention(std::size_t max_shared_bytes, bool warp_groups);
+std::unique_ptr<AttentionKernels> make_attention(Scratch scratch, std::size_t max_shared_bytes, bool warp_groups);
 
 // Kernels of a family in separate files.
 
@@ -48,6 +48,13 @@ void route_backward(Stream& stream, const RouterProblem& problem, ConstTensorVie
 std::size_t route_scratch_bytes(std::int64_t tokens);
 /// Likewise of ExpertKernels::limit_load, for n k choices.
 std::size_t limit_load_scratch_bytes(std::int64_t choices);
+
+// Attention of one query of each sample, for all types and heads of up to 256 channels.
+
+bool has_decode_attention(const AttentionProblem& problem);
+/// Two launches. A sample's results depend on its own queries, keys and length alone.
+void decode_attention(Stream& stream, const Scratch& new_scratch, const AttentionProblem& problem, const ConstHeads& q,
+                      const ConstHeads& k, const ConstHeads& v, const Heads& out, TensorView log_sum_exp);
 
 // Attention on tensor cores (Dao 2023, arXiv:2307.08691), for bf16 and fp16 and heads of 64, 96, 128 and 192 channels.
 // It computes what AttentionKernels defines, with probabilities and gradients of scores rounded to the training type.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <gpu/device.cuh>
 
 #include "src/backend/kernels/attention.hpp"
@@ -44,6 +45,13 @@ struct HeadBias {
     return slope * static_cast<A>(static_cast<int>(key - query) - origin);
   }
 };
+
+/// Scaled score after the soft cap, if any.
+template <class A>
+__device__ A capped(const AttentionProblem& problem, A score) {
+  const A cap = static_cast<A>(problem.soft_cap);
+  return cap > 0 ? cap * std::tanh(score / cap) : score;
+}
 
 template <class T>
 struct BackwardInputs {

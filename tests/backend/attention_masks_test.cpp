@@ -60,6 +60,18 @@ INSTANTIATE_TEST_SUITE_P(
                                      Case{300, 300, 1, 2, 1, 16, true, 0.1, {}, {}, -1, 0, 16},
                                      Case{1, 130, 2, 2, 1, 8, false, 0, {130, 17}, {}, -1, 0, 4})),
     name_of_case);
+// One query of each text: one head of keys for each of queries, for some, and for more than a block takes; every row
+// of lanes; keys of several splits, of one that ends at a bound, and of none; all masks.
+INSTANTIATE_TEST_SUITE_P(DecodedAttention, MaskedAttention,
+                         testing::Combine(testing::ValuesIn(test::kernel_types()),
+                                          testing::Values(Case{1, 300, 3, 2, 2, 40, false, 0, {300, 0, 257}},
+                                                          Case{1, 140, 2, 3, 1, 20, false, 0, {128, 129}, {}, -1, 1.5},
+                                                          Case{1, 260, 2, 2, 2, 96, true, 0, {}, {{150}, {256}}},
+                                                          Case{1, 150, 1, 20, 2, 72, true, 0, {}, {}, 20, 0, 24},
+                                                          Case{1, 130, 1, 2, 2, 136, true},  //
+                                                          Case{1, 130, 2, 9, 1, 136, false, 0, {17, 130}},
+                                                          Case{1, 0, 1, 2, 2, 8, false})),
+                         name_of_case);
 // Soft caps with all masks, and on tensor cores' head size.
 INSTANTIATE_TEST_SUITE_P(
     CappedAttention, MaskedAttention,
@@ -122,6 +134,41 @@ TEST(Attention, AWindowOfOnePositionReturnsTheValues) {
   compute(test::exact_type(), packed.p, t);
   EXPECT_EQ(t.out, t.v);
   EXPECT_EQ(t.dv, t.dout);
+}
+
+// Splits of the keys do not depend on the number of keys in memory, nor on other texts.
+TEST(Attention, AQueryOfGenerationHasTheBitsOfItsTextAlone) {
+  const auto backend = test::make_backend(2);
+  for (const DType dtype : test::kernel_types()) {
+    const std::int64_t heads = 4, d = 16, length = 200;
+    const auto attend = [&](std::int64_t keys, std::int64_t texts) {
+      const AttentionCase shape{1, keys, texts, heads, 2, d, false, 0, {static_cast<std::int32_t>(length), 310}};
+      AttentionProblem p = problem_of(shape);
+      p.first_query = 0;
+      const Tensor lengths = make_tensor(*backend, {2}, shape.lengths);
+      p.lengths = lengths.view().as<std::int32_t>();
+      // Element (text, position, head, channel), as caches are laid out.
+      const auto cached = [&](std::int64_t of_heads, std::int64_t positions, std::uint64_t seed) {
+        std::vector<double> values = random_values(310 * of_heads * d, seed, -3, 3);
+        values.resize(positions * of_heads * d);
+        std::vector<double> all;
+        for (std::int64_t i = 0; i < texts; ++i) all.insert(all.end(), values.begin(), values.end());
+        return make_tensor(*backend, dtype, {texts, positions, of_heads, d}, all);
+      };
+      const Tensor q = cached(heads, 1, 1), k = cached(2, keys, 2), v = cached(2, keys, 3);
+      const Tensor out = poisoned_tensor(*backend, dtype, {texts, heads, d});
+      const Tensor lse = poisoned_tensor(*backend, accumulation_type(dtype), {texts, heads, 1});
+      const auto of_text = [&](const Tensor& x, std::int64_t of_heads, std::int64_t positions) {
+        return Heads{x, of_heads * d, positions * of_heads * d, d};
+      };
+      backend->attention().attention(backend->compute_stream(), p, of_text(q, heads, 1), of_text(k, 2, keys),
+                                     of_text(v, 2, keys), of_text(out, heads, 1), lse);
+      std::vector<double> result = values_of(*backend, out);
+      result.resize(heads * d);
+      return result;
+    };
+    EXPECT_EQ(attend(length, 1), attend(310, 2)) << name_of(dtype);
+  }
 }
 
 // Tiles of another document are not read, so NaN there does not spread.

@@ -64,6 +64,17 @@ TEST_P(AttentionParts, HeadsAreCopiedAndRounded) {
       for (std::int64_t c = 0; c < d; ++c) expected[(row * 2 + 1) * d + c] = expected[row * 2 * d + c];
     }
     EXPECT_EQ(values_of(b, to), expected);
+    // To other positions of each sample, as texts of different lengths grow.
+    const std::vector<std::int32_t> begins = {1, 3};
+    const Tensor on_device = make_tensor(b, {batch}, begins);
+    source.head_stride = d;
+    b.attention().copy_heads(b.compute_stream(), {2, batch, 1, d, on_device.view().as<std::int32_t>()}, source,
+                             heads_of(to, 2));
+    for (std::int64_t row = 0; row < 2 * batch; ++row) {
+      const std::int64_t target = (row / batch + begins[row % batch]) * batch + row % batch;
+      for (std::int64_t c = 0; c < d; ++c) expected[target * 2 * d + c] = given[(row * 3 + 1) * d + c];
+    }
+    EXPECT_EQ(values_of(b, to), expected);
   }
 }
 

@@ -98,6 +98,18 @@ TEST(StepPrediction, StepOf1200MillionParametersLiesBetweenTheFloorAndCommonKern
   EXPECT_THAT(p.ms(), AllOf(Ge(103), Le(140)));
 }
 
+// A step of Llama 2 7B reads 2 bytes of each parameter but the table of tokens. Its launches do not grow with the
+// texts: 12 a layer, three of the embedding and the head, and two to copy and widen the logits.
+TEST(StepPrediction, AStepOfGenerationTakesLittleMoreThanItsMemoryTraffic) {
+  for (const StepCase& c : decoding_cases()) {
+    const Prediction p = predict(c, gpu("H200"), rehearse(c));
+    EXPECT_NEAR(p.weight_bytes, 2 * (6.738e9 - 32000 * 4096), 0.01e9);
+    EXPECT_EQ(p.cache_bytes, 2.0 * 2 * 32 * 4096 * 1024 * static_cast<double>(c.b));
+    EXPECT_EQ(p.launches, 32 * 12 + 5);
+    EXPECT_LT(p.ms(), 1.3 * p.memory_limit_ms());
+  }
+}
+
 TEST(CostModel, LargeProductsRunAtTheRateReachedThere) {
   for (const Device& each : gpus()) {
     const double ms = product_time(each, {.m = 8192, .n = 8192, .k = 8192}).ms;

@@ -39,11 +39,11 @@ void expect_the_rehearsed_step(const StepCase& c) {
   SelfCommunicator devices("world", [](Stream&, ConstTensorView, TensorView) {});
   StepRig rig(c, backend, devices);
   rig.initialise();
-  rig.step();  // products choose their algorithms
+  rig.advance();  // products choose their algorithms
   LaunchCounter counter(backend);
   backend.observe(&counter);
   const std::size_t before = backend.launches();
-  rig.step();
+  rig.advance();
   EXPECT_EQ(static_cast<int>(backend.launches() - before), counter.counted) << "some launches are in no call";
   backend.observe(nullptr);
 
@@ -64,6 +64,7 @@ TEST(LaunchCount, MatchesTheBackend) {
   }
   expect_the_rehearsed_step(
       {.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = true, .row_chunks = 4});
+  expect_the_rehearsed_step({.model = "tiny", .s = 140, .b = 3, .dropout = 0, .decodes = true});
 }
 
 TEST(LaunchCount, OfRoutingIsThatOfTheBackend) {

@@ -63,7 +63,7 @@ class HostBackend final : public ForwardingBackend {
   ThreadPool pool_{1};
   KernelFamilies kernels_{.gemm = cpu::make_gemm(pool_),
                           .norm = cuda::make_norm(scratch),
-                          .attention = cuda::make_attention(gpu::host::max_shared_bytes, true),
+                          .attention = cuda::make_attention(scratch, gpu::host::max_shared_bytes, true),
                           .elementwise = cuda::make_elementwise(scratch),
                           .embedding = cuda::make_embedding(),
                           .cross_entropy = cuda::make_cross_entropy(),

@@ -129,10 +129,11 @@ class CpuAttention final : public AttentionKernels {
             std::vector<Accumulation<From>> buffer(static_cast<std::size_t>(shape.head_dim));
             for (std::int64_t i = begin; i < end; ++i) {
               const std::int64_t position = i / shape.batch, sample = i % shape.batch;
+              const std::int64_t target = position + (shape.begins == nullptr ? 0 : shape.begins[sample]);
               for (std::int64_t head = 0; head < shape.heads; ++head) {
                 const From* row = rows_of<From>(from, sample, head)[position];
                 store_row(row_in(row, shape.head_dim, buffer.data()), shape.head_dim,
-                          rows_of<To>(to, sample, head)[position]);
+                          rows_of<To>(to, sample, head)[target]);
               }
             }
           });

@@ -23,8 +23,7 @@ class DecodeAttention {
  public:
   /// Returns whether this class computes the problem.
   static bool supports(const AttentionProblem& problem) {
-    return problem.queries == 1 && problem.head_dim % column_grain == 0 && !problem.dropout.enabled() &&
-           problem.results == AttentionResults::overwrite;
+    return problem.is_decoding() && problem.head_dim % column_grain == 0;
   }
 
   DecodeAttention(const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,

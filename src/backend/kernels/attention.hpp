@@ -32,6 +32,8 @@ struct HeadsShape {
   std::int64_t batch = 0;
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
+  /// Positions of the target at which those of each sample begin, [batch] in the backend's memory; null: 0.
+  const std::int32_t* begins = nullptr;
 };
 
 /// Attention without an s x s matrix in memory (Dao et al. 2022, arXiv:2205.14135): rows of scores are computed and
@@ -53,9 +55,16 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
   /// attention over other keys and become that over all of them; out is not read where log_sum_exp is minus infinity.
   virtual void attention(Stream& stream, const AttentionProblem& problem, ConstHeads q, ConstHeads k, ConstHeads v,
                          Heads out, TensorView log_sum_exp) {
+    // Single queries read their samples' keys. Lengths are in the backend's memory: all keys count.
+    const auto rows = static_cast<double>(problem.batch * problem.head_dim * std::int64_t(size_of(q.data.dtype())));
+    const double read = rows * 2 * static_cast<double>(problem.keys * problem.kv_heads + problem.heads);
     pass_on(&AttentionKernels::attention, stream,
-            {.kind = KernelKind::attention, .attention = problem, .tensor_cores = on_tensor_cores(problem, q)}, problem,
-            q, k, v, out, log_sum_exp);
+            {.kind = KernelKind::attention,
+             .bytes = problem.is_decoding() ? read : 0,
+             .launches = problem.is_decoding() ? 2 : 1,
+             .attention = problem,
+             .tensor_cores = on_tensor_cores(problem, q)},
+            problem, q, k, v, out, log_sum_exp);
   }
 
   /// Gradients of q, k, v from that of out, overwritten, T; with `merge` added to, A; 0 for a query without visible

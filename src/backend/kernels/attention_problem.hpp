@@ -51,6 +51,10 @@ struct AttentionProblem {
   constexpr std::int64_t keys_of(std::int64_t sample) const { return before_padding(sample, first_key, keys); }
   /// Number of queries of one sample that are not padding.
   constexpr std::int64_t queries_of(std::int64_t sample) const { return before_padding(sample, first_query, queries); }
+  /// Returns whether each sample has one query alone, as in text generation, whose results are of these keys.
+  constexpr bool is_decoding() const {
+    return queries == 1 && !dropout.enabled() && results == AttentionResults::overwrite;
+  }
   constexpr bool hides_earlier_keys() const { return first_visible != nullptr || window >= 0; }
   /// First visible key of a query of one sample, counted from key 0; `keys` or more if none is visible. Does not
   /// decrease from query to query.

@@ -16,13 +16,6 @@ HeadsOf<View> heads_of(View tensor, const LayerShape& shape) {
   return heads_at(tensor, shape, 0, shape.attention_columns(), shape.d);
 }
 
-/// Heads of the samples from `sample` on.
-ConstHeads from_sample(ConstHeads heads, std::int64_t sample) {
-  const auto skip = static_cast<std::int64_t>(size_of(heads.data.dtype())) * sample * heads.sample_stride;
-  heads.data = ConstTensorView(heads.data.data() + skip, heads.data.dtype(), heads.data.shape());
-  return heads;
-}
-
 /// Extents of Q (`index` 0), K or V.
 HeadsShape heads_shape(const LayerShape& shape, int index) {
   return {shape.s, shape.b, index == 0 ? shape.a_local : shape.kv_local, shape.d};
@@ -139,12 +132,14 @@ TensorView SelfAttention::with_padding(const LayerShape& shape, TensorView value
 
 void SelfAttention::rotate(const LayerShape& shape, TensorView qkv, Rotation rotation) const {
   if (rotary_.channels == 0) return;
-  RotaryKernels& kernels = context_.backend.rotary();
-  for (const auto& [index, heads] : {std::pair{0, shape.a_local}, {1, shape.kv_local}}) {
-    kernels.rotate(context_.stream(), rotary_,
-                   {qkv_heads(qkv, shape, index), shape.s, shape.b, heads, shape.positions, shape.position_ids},
-                   rotation);
-  }
+  const auto rotate_heads = [&](int index, std::int64_t heads) {
+    context_.backend.rotary().rotate(
+        context_.stream(), rotary_,
+        {qkv_heads(qkv, shape, index), shape.s, shape.b, heads, shape.positions, shape.position_ids}, rotation);
+  };
+  if (!shape.queries_first()) return rotate_heads(0, 2 * shape.a_local);  // each row's keys follow its queries
+  rotate_heads(0, shape.a_local);
+  rotate_heads(1, shape.kv_local);
 }
 
 AttentionProblem SelfAttention::problem(const LayerShape& shape, std::int64_t keys, const Dropout& dropout) const {
@@ -260,14 +255,13 @@ void SelfAttention::forward_cached(const LayerShape& shape, ConstTensorView x, c
   compute_qkv(shape, rows, saved);
   const TensorView qkv = saved.qkv;
   AttentionKernels& kernels = context_.backend.attention();
-  const ConstHeads fresh = qkv_heads(qkv, shape, 1);
-  for (std::int64_t i = 0; i < shape.b; ++i) {
-    // In both tensors a position's values follow its keys: one copy takes both.
-    kernels.copy_heads(context_.stream(), {shape.s, 1, 2 * shape.kv_local, shape.d}, from_sample(fresh, i),
-                       cache.keys(texts.first + i, texts.lengths[static_cast<std::size_t>(i)]));
-  }
+  // In both tensors a position's values follow its keys: one copy takes both, of all texts.
+  const bool is_step = shape.lengths != nullptr;
+  kernels.copy_heads(context_.stream(),
+                     {shape.s, shape.b, 2 * shape.kv_local, shape.d, is_step ? shape.position_ids : nullptr},
+                     qkv_heads(qkv, shape, 1), cache.keys(texts.first, is_step ? 0 : texts.lengths.front()));
   AttentionProblem newest = problem(shape, *std::ranges::max_element(texts.lengths) + shape.s, {});
-  if (shape.lengths != nullptr) {
+  if (is_step) {
     // Each text has one query, at its own position. It attends to all keys of its text, or to those in the window,
     // which first_visible delimits.
     newest.causal = false;

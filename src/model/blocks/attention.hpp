@@ -101,8 +101,8 @@ class SelfAttention {
   void keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const;
 
   /// y = attention of the shape.s newest positions of each text, x [s, b, h], to the text's cached positions and to
-  /// themselves; appends their keys and values to `cache`. No dropout. Texts of different lengths have one new position
-  /// each, and shape.lengths counts it; otherwise shape.lengths is null.
+  /// themselves; appends their keys and values to `cache`. No dropout. Either each text has one new position, at
+  /// shape.position_ids, and shape.lengths counts it; or there is one text, and shape.lengths is null.
   void forward_cached(const LayerShape& shape, ConstTensorView x, const CachedTexts& texts, const KeyValueCache& cache,
                       TensorView y) const;
 

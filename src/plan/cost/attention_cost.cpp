@@ -136,7 +136,8 @@ double attention_ms(const Device& device, const KernelCall& call) {
   const AttentionProblem& a = call.attention.value();
   const AttentionWork work = work_of(device, a.head_dim);
   const double clocks =
-      !call.tensor_cores ? tile_clocks(device, call)
+      a.is_decoding()      ? 0
+      : !call.tensor_cores ? tile_clocks(device, call)
       : call.kind == KernelKind::attention
           ? query_blocks(device, a, work, work.forward)
           : (query_blocks(device, a, work, work.query_gradient) + key_blocks(device, a, work, work.key_gradient)) /

@@ -32,7 +32,8 @@ ProductTime product_time(const Device& device, const ProductCall& product);
 /// (cuda/kernels/flash_attention*.cu). A block's step over a tile takes the sum of the clocks of its instructions and
 /// of its products, for warps sharing a quarter of a multiprocessor. Blocks start in order, each on the first free
 /// multiprocessor, with some start and end overhead. Without tensor cores (cuda/kernels/attention.cu) a multiply-add
-/// reads shared memory twice, a warp's 32 numbers a clock.
+/// reads shared memory twice, a warp's 32 numbers a clock. Attention of single queries
+/// (cuda/kernels/decode_attention.cu) takes the time of its bytes.
 double attention_ms(const Device& device, const KernelCall& call);
 
 /// Time of a call, in milliseconds, and its launches.

@@ -199,6 +199,22 @@ Case attention(const Extents& e, const Variant& variant) {
       }};
 }
 
+/// One query of each text, at the end of its keys, as in generation.
+Case decode(const Extents& e) {
+  return {fmt::format("attention of single queries [{}, {}, {}/{}, {}]", e.s, e.b, e.heads, e.kv_heads, e.d),
+          [=](Trial& t) {
+            AttentionProblem p = problem_of(t, e, {"", false, true});
+            p.queries = 1;
+            const TensorView q = t.input({1, e.b, e.heads, e.d}, 2), out = t.output({1, e.b, e.heads, e.d});
+            const TensorView k = t.input({e.s, e.b, e.kv_heads, e.d}, 2), v = t.input({e.s, e.b, e.kv_heads, e.d});
+            const TensorView log_sum_exp = t.wide_output({e.b, e.heads, 1});
+            t.b.attention().attention(t.stream(), p, heads_of(q, e.b, e.heads, e.d), heads_of(k, e.b, e.kv_heads, e.d),
+                                      heads_of(v, e.b, e.kv_heads, e.d), heads_of(out, e.b, e.heads, e.d), log_sum_exp);
+            t.take(out, Precision::mixed);
+            t.take(log_sum_exp);
+          }};
+}
+
 /// With `documents` each sample has separate positions.
 Case rotate(const Extents& e, Rotation rotation, bool documents = false) {
   return {fmt::format("rotate {}{} [{}, {}, {}, {}]", rotation == Rotation::forward ? "forward" : "backward",
@@ -317,7 +333,11 @@ std::vector<Case> embedding_cases(const Extents& e) { return {lookup(e), positio
 std::vector<Case> attention_cases(const Extents& e) {
   Extents all_heads = e;
   all_heads.kv_heads = e.heads;
+  Extents cached = e, all_cached = all_heads;
+  cached.s = all_cached.s = 10 * e.s;  // several splits of the keys
   return {attention(all_heads, {" causal"}),
+          decode(all_cached),
+          decode(cached),
           attention(all_heads, {" causal dropout", true, false, true}),
           attention(all_heads, {" padding", false, true, false}),
           attention(e, {" causal grouped"}),
