@@ -56,7 +56,7 @@ std::vector<std::string> test_at_start(Backend& backend, Backend& reference, con
   }
   TRIREME_CHECK(faults.empty(), EnvironmentError,
                 "{}: kernels give wrong results: {}; leave this node out; where all nodes do the same, report it, and "
-                "use <no_selftest> to train with them",
+                "use <no_selftest> to compute with them",
                 test.where, faults);
   return warnings;
 }

@@ -88,11 +88,14 @@ check "fine-tuning: --cuda-graphs gives the same bits" \
 
 # Results of the run.
 for backend in cuda cpu; do
-  done_by 1 eval --load one --data-path held_out.h5 --backend $backend
+  done_by 1 eval --load one --data-path held_out.h5 --backend $backend --no-selftest
+  check "--no-selftest: nothing is tested" [ "$(grep -c "the kernels agree" err)" = 0 ]
   cp out perplexity.$backend
   done_by 1 generate --load one --prompt "the ship" --max-new-tokens 20 --temperature 0 --backend $backend
   cp out text.$backend
+  cp err log.$backend
 done
+check "generate tests the kernels first" grep -q "the kernels agree with the CPU's in fp32" log.cuda
 for backend in cuda cpu; do field loss perplexity.$backend >loss.$backend; done
 check "perplexity is the CPU's" close_to loss.cuda loss.cpu 1e-4
 check "so is the text" cmp text.cuda text.cpu

@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "mpi/environment.hpp"
@@ -32,6 +33,7 @@ struct Job {
   int ranks_on_device = 1;                     ///< ranks that share this rank's GPU or, on the CPU, its machine
   std::unique_ptr<Communicator> device_world;  ///< all ranks, for the memory of GPUs; null on the CPU
   parallel::GridCommunicators communicators;
+  std::optional<DType> tested_kernels;  ///< type of the last test_kernels
 
   bool is_root() const { return world->rank() == 0; }
   /// Returns "4 ranks (tensor 2 x ...), 4 on this machine; backend cpu, ...", for the head of a log.

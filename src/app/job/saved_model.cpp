@@ -4,6 +4,7 @@
 
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/posix/folder.hpp"
+#include "src/app/job/kernel_test.hpp"
 #include "src/app/job/memory_report.hpp"
 #include "src/app/job/task_classes.hpp"
 #include "src/app/run_config/run_attributes.hpp"
@@ -70,6 +71,7 @@ void SavedModelOptions::declare(Options& options) {
   options.require({"load"});
   grid.declare(options);
   device.declare(options);
+  declare_no_selftest(options, &no_selftest);
 }
 
 void SavedModelOptions::settle() {
@@ -110,6 +112,7 @@ std::unique_ptr<SavedModel> load_model(Job& job, const SavedModelOptions& option
   train::ExecutionConfig execution;
   execution.dtype = options.dtype ? *options.dtype : trained_dtype(attributes);
   check_training_type(*job.backend, execution.dtype);
+  if (!options.no_selftest) test_kernels(job, execution.dtype, options.device);
   execution.vocabulary_multiple = options.grid.vocabulary_multiple;
   execution.padded_vocabulary_size = options.grid.padded_vocabulary;
   execution.parallel.pipeline = options.grid.pipeline_split();

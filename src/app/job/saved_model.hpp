@@ -38,6 +38,7 @@ struct SavedModelOptions {
   std::optional<DType> dtype;
   bool bf16 = false, fp16 = false;  ///< the same as a dtype
   NamedTokenizer tokenizer;
+  bool no_selftest = false;
   bool without_bos = false;  ///< texts lack what the tokenizer puts before them
   void declare(Options& options);
   /// Settles the type. Throws ConfigError if several are given.
@@ -57,7 +58,7 @@ using ModelCheck = std::function<void(const checkpoint::RunDescription&, const m
 
 /// Loads the weights of `options.load` on any grid. The sequence length and, without `--dtype`, the type are those of
 /// training; `settle` may change them. Throws CheckpointError by `check`; without one, if the model does not predict
-/// the next token. Collective.
+/// the next token. Tests the kernels of a GPU first. Collective.
 std::unique_ptr<SavedModel> load_model(Job& job, const SavedModelOptions& options, const ModelSettler& settle,
                                        const ModelCheck& check = {});
 

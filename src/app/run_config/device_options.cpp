@@ -24,6 +24,11 @@ void declare_startup_timeout(Options& options, double* minutes) {
               at_least(0));
 }
 
+void declare_no_selftest(Options& options, bool* no_selftest) {
+  options.add_flag("no-selftest", no_selftest,
+                   "GPU: skip the comparison of the kernels with the CPU's at startup, which takes about two seconds.");
+}
+
 double startup_timeout_minutes(const std::vector<std::string>& arguments) {
   double minutes = mpi::default_startup_timeout_minutes;
   Options options("trireme", "");

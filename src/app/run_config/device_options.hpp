@@ -31,6 +31,8 @@ struct DeviceOptions {
 };
 
 void declare_startup_timeout(Options& options, double* minutes);
+/// Declares the option of every command that tests kernels before it uses them.
+void declare_no_selftest(Options& options, bool* no_selftest);
 /// Returns the value of this option, `--startup-timeout-minutes`, which is needed before MPI starts and the command
 /// reads its options.
 double startup_timeout_minutes(const std::vector<std::string>& arguments);

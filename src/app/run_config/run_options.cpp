@@ -67,8 +67,7 @@ void RunOptions::declare(Options& options) {
       "At the end write the timeline of every rank, for Perfetto or chrome://tracing. For short runs: the timeline "
       "is kept in memory.");
   options.add_flag("dry-run", &dry_run, "Check everything, log the run's configuration and memory, and exit.");
-  options.add_flag("no-selftest", &no_selftest,
-                   "GPU: skip the comparison of the kernels with the CPU's at startup, which takes about two seconds.");
+  declare_no_selftest(options, &no_selftest);
 }
 
 void RunOptions::settle(const Options& options, const DataOptions& data, const std::optional<model::ModelConfig>& model,

@@ -11,6 +11,7 @@
 #include "src/app/commands/finetune/task_results.hpp"
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
+#include "src/app/job/kernel_test.hpp"
 #include "src/app/job/task_classes.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
@@ -47,7 +48,7 @@ class Finetuning {
     config_ =
         reader_.settle(job_.grid.data_size(), {model_, sequence_length_, data_.train.samples->labels(), task_.epochs});
     check_training_type(*job_.backend, config_.precision.dtype);
-    test_kernels(job_, config_);
+    if (!config_.run.no_selftest) test_kernels(job_, config_.precision.dtype, config_.device);
   }
 
   int run() {

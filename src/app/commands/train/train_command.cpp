@@ -5,6 +5,7 @@
 #include "src/app/commands/train/train_plan.hpp"
 #include "src/app/commands/train/train_session.hpp"
 #include "src/app/commands/train/training_tasks.hpp"
+#include "src/app/job/kernel_test.hpp"
 #include "src/app/job/memory_report.hpp"
 #include "src/app/job/saved_model.hpp"
 #include "src/app/megatron/translation.hpp"
@@ -43,7 +44,7 @@ int train_command(const CommandLine& line) {
   if (reader.parsed().checkpoint.use_model) take_checkpoint_model(job, reader);
   const RunConfig& config = reader.settle(job.grid.data_size());
   check_training_type(*job.backend, config.precision.dtype);
-  test_kernels(job, config);
+  if (!config.run.no_selftest) test_kernels(job, config.precision.dtype, config.device);
 
   translation->log();
   TrainPlan plan = make_plan(job, config);

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "io/posix/folder.hpp"
-#include "mpi/error.hpp"
 #include "src/app/commands/train/training_samples.hpp"
 #include "src/app/job/process_limits.hpp"
 #include "src/app/job/progress_bar.hpp"
@@ -12,10 +11,8 @@
 #include "src/app/job/terminal.hpp"
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
-#include "src/base/timer.hpp"
 #include "src/checkpoint/step_writer.hpp"
 #include "src/model/stage/model_parameters.hpp"
-#include "src/selftest/startup.hpp"
 #include "src/train/upcycling.hpp"
 
 namespace trireme::app {
@@ -37,21 +34,6 @@ std::string details_of(const train::TrainRecord& record, const Sparkline& losses
 }
 
 }  // namespace
-
-void test_kernels(Job& job, const RunConfig& config) {
-  if (config.run.no_selftest || job.backend->memory_is_host()) return;
-  const Timer timer;
-  std::vector<std::string> warnings;
-  collectively(*job.world, [&] {
-    const std::unique_ptr<Backend> reference =
-        make_backend(BackendChoice::cpu, default_thread_count(job.node.ranks_sharing_cores));
-    warnings = selftest::test_at_start(*job.backend, *reference,
-                                       {config.precision.dtype, config.device.allow_tf32, mpi::this_rank_and_host()});
-  });
-  for (const std::string& warning : warnings) log::warn("{}", warning);
-  log::info("the kernels agree with the CPU's in {}, tested in {:.1f} s", name_of(config.precision.dtype),
-            timer.elapsed_s());
-}
 
 TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
     : job_(job),

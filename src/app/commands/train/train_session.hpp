@@ -9,11 +9,6 @@
 
 namespace trireme::app {
 
-/// Compares small cases of the GPU's kernels with the CPU's on every rank, unless `config` disables it; does nothing on
-/// the CPU. Replaces wrong fused products by their parts, with a warning of the rank. Throws EnvironmentError if a
-/// kernel is wrong. Collective.
-void test_kernels(Job& job, const RunConfig& config);
-
 /// The model of a run, its trainer and the tensors of its checkpoints.
 class TrainSession {
  public:
