@@ -109,7 +109,8 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   std::string name() const override { return "cuda"; }
   std::string description() const override { return device_->description(); }
   bool supports(Capability capability) const override {
-    return capability != Capability::fp64_training && (deterministic_ || capability != Capability::repeatable);
+    return capability != Capability::fp64_training && capability != Capability::fp8 &&
+           (deterministic_ || capability != Capability::repeatable);
   }
 
   Stream& compute_stream() override { return stream_; }

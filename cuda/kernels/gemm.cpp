@@ -77,19 +77,23 @@ class CublasLtGemm final : public GemmKernels {
         device_(std::move(device)) {}
 
   void linear(Stream& stream, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
-              TensorView pre_activation, TensorView y) override {
+              TensorView pre_activation, TensorView y, const std::optional<Fp8Product>& fp8) override {
+    check_not_rounded(fp8);
     Task task = forward_task(x, w, bias, activation, pre_activation, y);
     run(cuda_stream(stream), task);
   }
 
   void linear_backward_input(Stream& stream, ConstTensorView dy, ConstTensorView w, Activation activation,
-                             ConstTensorView pre_activation, TensorView dx) override {
+                             ConstTensorView pre_activation, TensorView dx,
+                             const std::optional<Fp8Product>& fp8) override {
+    check_not_rounded(fp8);
     Task task = input_task(dy, w, activation, pre_activation, dx);
     run(cuda_stream(stream), task);
   }
 
   void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw, TensorView dbias,
-                              ProductSum sum) override {
+                              ProductSum sum, const std::optional<Fp8Product>& fp8) override {
+    check_not_rounded(fp8);
     Task task = weight_task(dy, x, dw, dbias, sum);
     run(cuda_stream(stream), task);
   }
@@ -268,6 +272,10 @@ class CublasLtGemm final : public GemmKernels {
   static void* plain_result(const Task& task) {
     const bool is_forward = task.shape.a_transposed;
     return is_forward && task.pre_activation != nullptr ? task.pre_activation : task.operands.d;
+  }
+
+  static void check_not_rounded(const std::optional<Fp8Product>& fp8) {
+    TRIREME_CHECK(!fp8, ConfigError, "<fp8_format> runs on the CPU backend alone: use <backend> cpu");
   }
 
   static void check_type(DType dtype) {

@@ -50,6 +50,7 @@ KernelFamilies observed_kernels(CallObserver& observer, Backend* inner);
 /// Abilities that some backends have and others lack.
 enum class Capability {
   fp64_training,         ///< trains in fp64
+  fp8,                   ///< rounds the operands of products to FP8
   graphs,                ///< records work, to be replayed: the backend is a GraphRecorder
   device_communicators,  ///< ranks communicate between devices: the backend is a DeviceCommunicators
   reduced_precision,     ///< BackendOptions::allow_reduced_precision

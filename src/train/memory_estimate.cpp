@@ -53,6 +53,7 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
       static_cast<std::size_t>(trainer.batches().max_micro_batches()),
       unseen_micro_batch(training_fields(config, execution, grid.tensor_size(), options.documents),
                          model.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
+  if (!model.knows_fp8_scales()) model.set_fp8_amax({});
   model.run(micro_batches, {.backward = true,
                             .hidden_dropout = config.hidden_dropout,
                             .attention_dropout = config.attention_dropout,

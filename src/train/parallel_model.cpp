@@ -54,6 +54,7 @@ parallel::ExchangeOptions exchange_of(const model::StageShard& shard, const para
 const ExecutionConfig& validated(const ExecutionConfig& execution, const model::ModelConfig& config,
                                  const parallel::ProcessGrid& grid) {
   validate(execution, config, grid.expert_size(), grid.folds_experts());
+  validate_fp8(execution, config, grid.tensor_size(), grid.context_size());
   return execution;
 }
 
@@ -123,11 +124,15 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
                   execution.parallel.data_parallel, members_of(gradient_groups_),
                   &buffers_of(*communicators.gradient, backend, execution.parallel)),
       data_parallel_(backend, parameters_, gradient_groups_),
+      fp8_(execution.fp8.used
+               ? std::make_unique<parallel::Fp8Scaling>(backend, execution.fp8, config.layers, *communicators.tensor,
+                                                        if_several(communicators.context))
+               : nullptr),
       stage_({backend, *communicators.tensor, workspace_, shard_.sequence_parallel,
               execution.parallel.async_tensor_all_reduce, if_several(communicators.context),
               if_several(communicators.expert), execution.parallel.exchange_tokens, execution.parallel.expert_load,
               grid.expert_splits(), execution.parallel.overlap_shared_expert, execution.parallel.pad_experts,
-              row_chunks_of(execution.parallel, shard_.tensor_size)},
+              row_chunks_of(execution.parallel, shard_.tensor_size), fp8_.get()},
              parameters_, config, shard_, vocabulary_, sequence_shard_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, data_parallel_),
       recorded_(recorded(backend, stage_, execution)),
@@ -140,6 +145,7 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
 void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode, bool as_graphs) {
   const int count = static_cast<int>(micro_batches.size());
   if (mode.backward) data_parallel_.begin_step();
+  if (mode.backward && fp8_) fp8_->clear_seen();
   model::ModelStage& stage = as_graphs ? running_stage() : stage_;
   stage.begin(std::move(micro_batches), mode);
   auto& schedule = schedules_[{mode.backward, count}];
@@ -157,10 +163,11 @@ void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const mode
 
 model::TransformerStage& ParallelModel::decoding_model() {
   data_parallel_.wait_for_parameters();
-  if (!shard_.sequence_parallel) return stage_;
+  if (!shard_.sequence_parallel && !fp8_) return stage_;
   if (!unsplit_) {
     parallel::TensorContext context = stage_.context();
     context.sequence_parallel = false;
+    context.fp8 = nullptr;
     model::StageShard shard = shard_;
     shard.sequence_parallel = false;
     unsplit_ = std::make_unique<model::TransformerStage>(context, parameters_, config_, shard, vocabulary_,
@@ -179,7 +186,7 @@ void ParallelModel::set_router_biases(std::span<const double> biases) {
 
 std::int64_t ParallelModel::length_multiple() const {
   if (shard_.divides_experts()) return 0;
-  constexpr std::int64_t kernels = 8;  // rows of full vectors and tiles
+  const std::int64_t kernels = fp8_ ? 16 : 8;  // rows of full vectors and tiles
   const std::int64_t chunks = communicators_.context->size() == 1 ? 1 : 2 * communicators_.context->size();
   const int shards = shard_.sequence_parallel ? shard_.tensor_size : 1;
   return std::lcm(kernels, chunks * shards * stage_.context().row_chunks);
@@ -234,6 +241,18 @@ std::vector<model::ExpertLoad> ParallelModel::take_expert_loads() {
     loads.push_back({layer, {row, row + experts}, {row + experts, end}, end[0], end[1], end[2], end[3]});
   }
   return loads;
+}
+
+std::vector<double> ParallelModel::fp8_seen() {
+  if (!fp8_ || !fp8_->is_delayed()) return {};
+  std::vector<double> seen = fp8_->read_seen();
+  all_reduce_numbers(world_, seen, ReduceOp::max);
+  return seen;
+}
+
+void ParallelModel::set_fp8_amax(std::vector<double> amax) {
+  amax.resize(fp8_->tensors());
+  fp8_->set_amax(amax);
 }
 
 std::vector<double> ParallelModel::take_sample_scores() {

@@ -51,7 +51,7 @@ class ParallelModel {
   /// The ranks that hold the same parameters of gradient group 0.
   Communicator& gradient_group() const { return *communicators_.gradient; }
   model::TransformerStage& stage() { return stage_; }
-  /// The stage for generation: this one, or with sequence parallelism another over the same parameters without it.
+  /// The stage for generation: this one, or another over the same parameters, without sequence parallelism and FP8.
   /// Waits for parameters in flight.
   model::TransformerStage& decoding_model();
   /// LayerStack::set_router_biases of all stages.
@@ -85,6 +85,14 @@ class ParallelModel {
   /// Loads of the experts of all layers since the last call, summed over the micro-batches of all ranks, on every rank;
   /// empty without experts.
   std::vector<model::ExpertLoad> take_expert_loads();
+  /// The largest magnitudes that products in FP8 with delayed scales saw in the last update on all ranks, on every rank
+  /// (Fp8Scaling::read_seen), infinite if a tensor was not finite; otherwise empty.
+  std::vector<double> fp8_seen();
+  /// Fp8Scaling::set_amax; magnitudes that `amax` lacks are 0.
+  void set_fp8_amax(std::vector<double> amax);
+  /// Returns whether products are rounded to FP8, with scales known, or never rounded: later updates run the same
+  /// kernels.
+  bool knows_fp8_scales() const { return fp8_ == nullptr || fp8_->rounds(); }
   /// Class scores of this data rank's samples evaluated since the last call (OutputHead::take_sample_scores), on the
   /// one rank of each replica that has them first; empty on others.
   std::vector<double> take_sample_scores();
@@ -127,6 +135,7 @@ class ParallelModel {
   std::vector<parallel::GradientGroup> gradient_groups_;
   parallel::ParameterBuffer parameters_;
   parallel::DataParallel data_parallel_;
+  std::unique_ptr<parallel::Fp8Scaling> fp8_;  // null: no products are rounded
   model::TransformerStage stage_;
   std::unique_ptr<model::TransformerStage> unsplit_;  // see decoding_model; null before its first use
   std::vector<double> router_biases_;                 // the latest ones

@@ -123,6 +123,7 @@ Attributes attributes_of(const SavedState& state) {
   for (const auto& [layer, loads] : state.expert_loads) {
     attributes.put(fmt::format("{}{}", loads_prefix, layer), fmt::format("{}", fmt::join(loads, " ")));
   }
+  state.fp8_history.put(attributes);
   return attributes;
 }
 
@@ -151,6 +152,7 @@ SavedState state_from(const Attributes& attributes) {
   // May be negative: every overflow decrements it.
   state.loss_scale.hysteresis_left = attributes.get<int>("state.loss_scale_hysteresis_left");
   state.expert_loads = expert_loads_from(attributes);
+  state.fp8_history = Fp8History::from(attributes);
   check_sums(attributes, state);
   return state;
 }

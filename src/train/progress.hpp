@@ -8,6 +8,7 @@
 
 #include "src/base/attributes.hpp"
 #include "src/optim/loss_scaler.hpp"
+#include "src/train/fp8_history.hpp"
 
 namespace trireme::train {
 
@@ -65,6 +66,7 @@ struct SavedState {
   optim::LossScaler::State loss_scale;
   /// By layer: choices of each expert in the last update, for a balance loss over global batches; otherwise empty.
   std::map<int, std::vector<double>> expert_loads{};
+  Fp8History fp8_history{};  ///< for products in FP8 with delayed scales; otherwise empty
   friend bool operator==(const SavedState&, const SavedState&) = default;
 };
 

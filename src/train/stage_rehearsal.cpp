@@ -1,5 +1,7 @@
 #include "src/train/stage_rehearsal.hpp"
 
+#include <memory>
+
 #include "src/train/parallel_model.hpp"
 
 namespace trireme::train {
@@ -27,6 +29,19 @@ model::StageShard shard_of(const StageRehearsal::Layers& layers, const Execution
   shard.expert_size = grid.expert_size();
   shard.expert_tensor_size = grid.expert_tensor_size();
   return shard;
+}
+
+/// Scales that are known, as in all updates but the first; null if no product is rounded.
+std::unique_ptr<parallel::Fp8Scaling> rehearsed_scaling(Backend& backend, Communicator& tensor_group,
+                                                        Communicator& context_group, const ExecutionConfig& execution,
+                                                        const StageRehearsal::Layers& layers) {
+  if (!execution.fp8.used) return nullptr;
+  parallel::Fp8Options options = execution.fp8;
+  options.first_layers = options.last_layers = 0;  // layers here stand for any in the model
+  auto scaling =
+      std::make_unique<parallel::Fp8Scaling>(backend, options, layers.layers, tensor_group, if_several(context_group));
+  if (!scaling->rounds()) scaling->set_amax(std::vector<double>(scaling->tensors()));
+  return scaling;
 }
 
 }  // namespace
@@ -70,10 +85,11 @@ StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Com
       shard_(shard_of(layers, execution, grid)),
       parameters_(backend, execution.dtype, model_parameters(config, shard_, vocabulary_), {},
                   std::vector<parallel::GradientGroupMember>(shard_.divides_experts() ? 2 : 1)),
+      fp8_(rehearsed_scaling(backend, tensor_group, context_group, execution, layers)),
       stage_({backend, tensor_group, workspace_, shard_.sequence_parallel, execution.parallel.async_tensor_all_reduce,
               if_several(context_group), if_several(expert_group), execution.parallel.exchange_tokens,
               execution.parallel.expert_load, grid.expert_splits(), execution.parallel.overlap_shared_expert,
-              execution.parallel.pad_experts, row_chunks_of(execution.parallel, grid.tensor_size())},
+              execution.parallel.pad_experts, row_chunks_of(execution.parallel, grid.tensor_size()), fp8_.get()},
              parameters_, config, shard_, vocabulary_, sequence_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, no_hooks) {
   stage_.begin({unseen_micro_batch(training_fields(config, execution, grid.tensor_size()), sequence_.rows,

@@ -48,6 +48,7 @@ class StageRehearsal {
   Arena workspace_;
   model::StageShard shard_;
   parallel::ParameterBuffer parameters_;
+  std::unique_ptr<parallel::Fp8Scaling> fp8_;
   model::TransformerStage stage_;
 };
 

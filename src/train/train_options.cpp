@@ -1,6 +1,9 @@
 #include "src/train/train_options.hpp"
 
 #include <fmt/ranges.h>
+
+#include <utility>
+
 #include "src/optim/grad_norm.hpp"
 
 namespace trireme::train {
@@ -10,6 +13,44 @@ constexpr Choice<LossAverage> loss_average_names[] = {{"tokens", LossAverage::to
                                                       {"micro-batch", LossAverage::micro_batch}};
 
 }  // namespace
+
+void validate_fp8(const ExecutionConfig& config, const model::ModelConfig& model, int tensor_size, int context_size) {
+  const parallel::Fp8Options& fp8 = config.fp8;
+  if (!fp8.used) return;
+  TRIREME_CHECK(config.dtype != DType::fp16, ConfigError, "<fp8_format> does not support fp16: use <bf16>");
+  TRIREME_CHECK(fp8.first_layers + fp8.last_layers < model.layers, ConfigError,
+                "<num_layers_at_start_in_bf16> {} and <num_layers_at_end_in_bf16> {} leave none of the {} layers to "
+                "<fp8_format>",
+                fp8.first_layers, fp8.last_layers, model.layers);
+  const bool blocks = fp8.recipe == parallel::Fp8Recipe::blockwise;
+  const bool chunks = config.parallel.sequence_parallel && row_chunks_of(config.parallel, tensor_size) > 1;
+  TRIREME_CHECK(!chunks || fp8.recipe != parallel::Fp8Recipe::tensorwise, ConfigError,
+                "<fp8_recipe> tensorwise and <tp_comm_overlap_chunks> exclude each other: the scale of a tensor needs "
+                "all of its rows. Try <fp8_recipe> delayed.");
+  TRIREME_CHECK(!blocks || !config.variable_lengths, ConfigError,
+                "<fp8_recipe> blockwise and <variable_seq_lengths> exclude each other: blocks are of {} tokens. Try "
+                "<fp8_recipe> delayed.",
+                fp8_block);
+  const std::int64_t unit = blocks ? fp8_block : 16, t = tensor_size;
+  const std::int64_t rows = config.sequence_length / context_size * config.micro_batch_size;
+  std::vector<std::pair<const char*, std::int64_t>> extents = {
+      {"<hidden_size>", model.hidden},
+      {"channels of a tensor rank's heads", model.value_columns() / t},
+      {"tokens of a micro-batch on a rank", rows / row_chunks_of(config.parallel, tensor_size)}};
+  if (!model.latent.used) {
+    extents.emplace_back("channels of a tensor rank's keys", model.kv_heads() * model.head_dim() / t);
+    extents.emplace_back("channels of a tensor rank's queries", model.attention_columns() / t);
+  }
+  bool is_dense = false;
+  for (int layer = 0; layer < model.layers; ++layer) is_dense |= !model.has_experts(layer);
+  if (is_dense) extents.emplace_back("a tensor rank's share of <ffn_hidden_size>", model.ffn_hidden / t);
+  for (const auto& [name, extent] : extents) {
+    TRIREME_CHECK(extent % unit == 0, ConfigError,
+                  "<fp8_format>{}: {}, {}, must be a multiple of {}. Try fewer tensor ranks{}, or leave it out.",
+                  blocks ? " with <fp8_recipe> blockwise" : "", name, extent, unit,
+                  blocks ? ", <fp8_recipe> delayed" : "");
+  }
+}
 
 Attributes attributes_of(const TrainOptions& options) {
   Attributes attributes;
@@ -54,6 +95,22 @@ Attributes attributes_of(const TrainOptions& options) {
     attributes.merge(attributes_of(*options.weight_decay_ramp, options.lr_schedule.by_samples));
   }
   attributes.merge(attributes_of(options.loss_scale));
+  return attributes;
+}
+
+Attributes attributes_of(const parallel::Fp8Options& options) {
+  Attributes attributes;
+  if (!options.used) return attributes;
+  attributes.put("training.fp8-format", options.hybrid ? "hybrid" : "e4m3");
+  attributes.put("training.fp8-recipe", options.recipe, fp8_recipes);
+  attributes.put("training.fp8-margin", options.margin);
+  if (options.recipe == parallel::Fp8Recipe::delayed) {
+    attributes.put("training.fp8-amax-history-len", options.history);
+    attributes.put("training.fp8-amax-compute-algo", options.largest_of_history ? "max" : "most_recent");
+  }
+  if (!options.weight_gradients) attributes.put("training.no-fp8-wgrad", "true");
+  if (options.first_layers > 0) attributes.put("training.num-layers-at-start-in-bf16", options.first_layers);
+  if (options.last_layers > 0) attributes.put("training.num-layers-at-end-in-bf16", options.last_layers);
   return attributes;
 }
 

@@ -12,6 +12,7 @@
 #include "src/optim/make_optimizer.hpp"
 #include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/pipeline/pipeline_layout.hpp"
+#include "src/parallel/tensor/fp8_scaling.hpp"
 #include "src/train/batch_schedule.hpp"
 #include "src/train/guards/guard_options.hpp"
 
@@ -39,6 +40,10 @@ inline int row_chunks_of(const ParallelConfig& config, int tensor_size) {
   return tensor_size > 1 ? config.row_chunks : 1;
 }
 
+constexpr Choice<parallel::Fp8Recipe> fp8_recipes[] = {{"delayed", parallel::Fp8Recipe::delayed},
+                                                       {"tensorwise", parallel::Fp8Recipe::tensorwise},
+                                                       {"blockwise", parallel::Fp8Recipe::blockwise}};
+
 /// Execution of a model in training, evaluation and generation.
 struct ExecutionConfig {
   DType dtype = DType::fp32;
@@ -53,6 +58,7 @@ struct ExecutionConfig {
   /// Training micro-batches end with their longest sample; otherwise all have sequence_length positions.
   bool variable_lengths = false;
   ParallelConfig parallel;
+  parallel::Fp8Options fp8{};  ///< training and its evaluations
 
   /// Returns whether updates may run beside the next forward (optim::Optimizer::runs_beside). A graph of a whole
   /// forward cannot wait for its layers one by one.
@@ -135,6 +141,10 @@ inline void validate(const ExecutionConfig& config, const model::ModelConfig& mo
                 "exchange tokens, and need micro-batches of equal length");
 }
 
+/// Throws ConfigError for products in FP8 that `model` or the grid does not support: extents of a rank's operands must
+/// be multiples of 16, as cuBLASLt needs, or of fp8_block if blocks have scales. No shard then cuts a block.
+void validate_fp8(const ExecutionConfig& config, const model::ModelConfig& model, int tensor_size, int context_size);
+
 /// Definition of the loss of a global batch. `tokens`: the mean over all its counted tokens, independent of the
 /// micro-batch size. `micro_batch`: the mean over its micro-batches of their means over tokens, as in Megatron-LM.
 enum class LossAverage { tokens, micro_batch };
@@ -181,6 +191,8 @@ inline optim::LrSchedule decoupled(optim::LrSchedule schedule, const DecoupledRa
 /// Returns the options as the attributes "optimizer" and "training.*" of a checkpoint. A later run compares them with
 /// its own as text, and reads only the optimizer's kind back (`optim::optimizer_from`).
 Attributes attributes_of(const TrainOptions& options);
+/// Returns the options of products in FP8 as the attributes "training.fp8-*" of a checkpoint; none if they are unused.
+Attributes attributes_of(const parallel::Fp8Options& options);
 /// Reads the decoupled rate from those attributes.
 std::optional<DecoupledRate> decoupled_rate_from(const Attributes& attributes);
 

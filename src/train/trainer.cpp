@@ -212,7 +212,7 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
   }
   mode.mean_gradient = record.loss_scale / static_cast<double>(micro_batches_of_all);
   if (guard_) guard_->begin();
-  model_.run(micro_batches, mode, /*as_graphs=*/!guard_ || !guard_->searches());
+  model_.run(micro_batches, mode, /*as_graphs=*/(!guard_ || !guard_->searches()) && model_.knows_fp8_scales());
   model_.reduce_gradients();
   loader_.copy_ahead();
 
@@ -226,6 +226,11 @@ void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batc
                                                        norm_sum_, options_.grad_norm_power) /
                                   record.loss_scale);
   note_expert_loads(micro_batches_of_all, record);
+  fp8_seen_ = model_.fp8_seen();
+  // Rounding to FP8 turns an infinite number into a finite one.
+  if (!std::ranges::all_of(fp8_seen_, [](double size) { return std::isfinite(size); })) {
+    record.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  }
   record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.loss());
 }
 
@@ -266,6 +271,10 @@ void Trainer::update_parameters(TrainRecord& record) {
     model_.stage().set_balance_loads(balance_loads_);
   }
   if (router_biases_) router_biases_->update(expert_loads_, [this](std::size_t i) { return masters_of(i); });
+  if (!fp8_seen_.empty()) {
+    fp8_history_.add(fp8_seen_, model_.execution().fp8);
+    model_.set_fp8_amax(fp8_history_.amax(model_.execution().fp8));
+  }
   Stream& compute = model_.backend().compute_stream();
   Stream& stream = update_stream_ ? *update_stream_ : compute;
   if (update_stream_) stream.wait(*compute.record());
@@ -357,7 +366,8 @@ std::vector<checkpoint::StateTensor> Trainer::state_tensors(OptimizerState optim
 }
 
 Attributes Trainer::state_attributes() const {
-  return attributes_of(SavedState{progress_, optimizer_->updates(), loss_scaler_.state(), balance_loads_});
+  return attributes_of(
+      SavedState{progress_, optimizer_->updates(), loss_scaler_.state(), balance_loads_, fp8_history_});
 }
 
 void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
@@ -369,6 +379,11 @@ void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
   if (model_.config().experts.balances_by(model::BalanceLoss::global)) {
     balance_loads_ = saved.expert_loads;
     model_.stage().set_balance_loads(balance_loads_);
+  }
+  const parallel::Fp8Options& fp8 = model_.execution().fp8;
+  if (kept && fp8.used && fp8.recipe == parallel::Fp8Recipe::delayed && !saved.fp8_history.empty()) {
+    fp8_history_ = saved.fp8_history;
+    model_.set_fp8_amax(fp8_history_.amax(fp8));
   }
   if (router_biases_) router_biases_->read([this](std::size_t i) { return masters_of(i); });
   model_.data_parallel().gather_parameters();

@@ -138,6 +138,8 @@ class Trainer {
   std::optional<RouterBiases> router_biases_;
   std::vector<model::ExpertLoad> expert_loads_;         // loads of the latest batch
   std::map<int, std::vector<double>> balance_loads_{};  // SavedState::expert_loads
+  Fp8History fp8_history_{};                            // SavedState::fp8_history
+  std::vector<double> fp8_seen_;                        // ParallelModel::fp8_seen of the latest batch
   std::optional<StepGuard> guard_;
   std::optional<ReplicaCheck> replicas_;
   Progress progress_;

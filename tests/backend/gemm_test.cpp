@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include "tests/support/activations.hpp"
@@ -360,6 +362,84 @@ TEST(GemmChecks, RefuseShapesAndTypesThatDoNotFit) {
   EXPECT_THROW(gemm.grouped_linear(stream, rows, tensor({3, 5}), weights, tensor({3, 4})), ShapeError);
   EXPECT_THROW(gemm.grouped_backward_input(stream, rows, tensor({3, 4}), weights, tensor({3, 4})), ShapeError);
   EXPECT_THROW(gemm.grouped_backward_weight(stream, rows, tensor({3, 4}), tensor({3, 3}), weights), ShapeError);
+}
+
+/// x [rows, columns] rounded in blocks of rows and columns, each with a scale of its own.
+std::vector<double> rounded(const std::vector<double>& x, std::int64_t columns, std::int64_t block_rows,
+                            std::int64_t block_columns, Fp8Format format, double amax = 0) {
+  std::map<std::pair<std::int64_t, std::int64_t>, double> largest;
+  const auto block_of = [&](std::size_t i) {
+    const auto at = static_cast<std::int64_t>(i);
+    return std::pair{at / columns / block_rows, at % columns / block_columns};
+  };
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    double& size = largest[block_of(i)];
+    size = amax > 0 ? amax : std::max(size, std::abs(x[i]));
+  }
+  std::vector<double> result;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float scale = power_of_two(fp8_scale_exponent(static_cast<float>(largest[block_of(i)]), format, 1));
+    result.push_back(round_to_fp8(static_cast<float>(x[i]) * scale, format) / scale);
+  }
+  return result;
+}
+
+TEST_P(Gemm, OperandsAreRoundedToFp8) {
+  if (dtype() == DType::fp16 || !b().supports(Capability::fp8)) GTEST_SKIP() << "no products in FP8 of this type";
+  const Extents e{144, 272, 160};
+  const Reference exact = reference(e);
+  for (const bool by_blocks : {false, true}) {
+    // Rows and columns of blocks of x in the forward, of dy in both gradients, of x for the weight's, and of weights.
+    const std::int64_t all = 1 << 20, side = by_blocks ? 128 : all, along = by_blocks ? 1 : all;
+    const Tensor amax = make_tensor(b(), DType::fp64, {1}, {0.4});
+    const Tensor seen = make_tensor(b(), DType::fp64, {1}, {0.25});
+    const auto operand = [&](Fp8Format format) {
+      Fp8Operand operand{.format = format, .seen = seen};
+      if (!by_blocks) operand.amax = amax;
+      return operand;
+    };
+    const double given = by_blocks ? 0 : 0.4;
+    const Fp8Operand narrow = operand(Fp8Format::e4m3), wide = operand(Fp8Format::e5m2);
+    const Reference forward{e, rounded(exact.x, e.in, along, side, Fp8Format::e4m3, given),
+                            rounded(exact.w, e.in, side, side, Fp8Format::e4m3, given),
+                            rounded(exact.dy, e.out, along, side, Fp8Format::e5m2, given)};
+    const Reference weight{e, rounded(exact.x, e.in, side, along, Fp8Format::e4m3, given), exact.w,
+                           rounded(exact.dy, e.out, side, along, Fp8Format::e5m2, given)};
+    const Tensor y = poisoned_tensor(b(), dtype(), {e.n, e.out});
+    b().gemm().linear(stream(), x(e), w(e), {}, Activation::none, {}, y, Fp8Product{narrow, narrow, 1});
+    expect_close(values_of(b(), y), table(e.n, e.out, [&](auto i, auto o) { return forward.z(i, o); }),
+                 tolerance(dtype(), Operation::sum), "y");
+    const Tensor dx = poisoned_tensor(b(), dtype(), {e.n, e.in});
+    b().gemm().linear_backward_input(stream(), dy(e), w(e), Activation::none, {}, dx, Fp8Product{wide, narrow, 1});
+    expect_close(values_of(b(), dx), table(e.n, e.in, [&](auto i, auto k) { return forward.dx(i, k); }),
+                 tolerance(dtype(), Operation::sum), "dx");
+    const Tensor dw = poisoned_tensor(b(), accumulation(), {e.out, e.in});
+    const Tensor dbias = make_tensor(b(), accumulation(), {e.out}, std::vector<double>(e.out, 1.0));
+    b().gemm().linear_backward_weight(stream(), dy(e), x(e), dw, dbias, ProductSum::overwrite,
+                                      Fp8Product{wide, narrow, 1});
+    expect_close(values_of(b(), dw), table(e.out, e.in, [&](auto o, auto k) { return weight.dw(o, k); }),
+                 tolerance(accumulation(), Operation::sum), "dw");
+    // The bias' gradient is a sum of dy as it is.
+    std::vector<double> sums(e.out, 1.0);
+    for (std::size_t i = 0; i < exact.dy.size(); ++i) sums[i % e.out] += exact.dy[i];
+    expect_close(values_of(b(), dbias), sums, tolerance(accumulation(), Operation::sum), "dbias");
+    double largest = 0.25;
+    for (const auto* values : {&exact.x, &exact.w, &exact.dy}) {
+      for (const double value : *values)
+        largest = std::max(largest, std::abs(static_cast<double>(static_cast<float>(value))));
+    }
+    EXPECT_EQ(values_of(b(), seen).front(), largest);
+  }
+}
+
+TEST_P(Gemm, MeasuresNumbersThatAreNotFiniteAsInfinite) {
+  if (dtype() == DType::fp16 || !b().supports(Capability::fp8)) GTEST_SKIP() << "no products in FP8 of this type";
+  const Tensor bad = make_tensor(b(), dtype(), {2, 2}, {1, std::nan(""), 2, 3});
+  const Tensor y = poisoned_tensor(b(), dtype(), {2, 2});
+  const Tensor amax = make_tensor(b(), DType::fp64, {1}, {3}), seen = make_tensor(b(), DType::fp64, {1}, {0});
+  const Fp8Operand operand{.amax = amax, .seen = seen};
+  b().gemm().linear(stream(), bad, bad, {}, Activation::none, {}, y, Fp8Product{operand, operand});
+  EXPECT_TRUE(std::isinf(values_of(b(), seen).front()));
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ check "a Llama's flags start a dry run of 750 iterations" grep -q "750 iteration
 
 # All absent flags in one error, beside mistakes.
 refused 2 "--linear-attention-freq 8: this form of attention is absent; nearest: --group-query-attention" \
-  2 train "${run[@]}" --linear-attention-freq 8 --fp8-format hybrid --ds-inference
-check "the same error has the second" grep -q -- "--fp8-format hybrid: 8-bit and 4-bit types are absent; nearest: --bf16" err
+  2 train "${run[@]}" --linear-attention-freq 8 --fp4-format e2m1 --ds-inference
+check "the same error has the second" grep -q -- "--fp4-format e2m1: this type of 8 or 4 bits is absent; nearest: --fp8-format" err
 check "the same error has the third" grep -q -- "--ds-inference: this part of DeepSpeed is absent; nearest: " err
 refused 2 "there is no option --lr-warmup-iter; did you mean --lr-warmup-iters?" 1 train "${run[@]}" --lr-warmup-iter 5 --linear-attention-freq 8
 check "the absent flag is in this error, too" grep -q -- "--linear-attention-freq 8: this form" err
@@ -100,7 +100,7 @@ bash run.sh >out 2>err
 check "exit code 0 where nothing is refused" [ $? = 0 ]
 check "each flag has a line" [ "$(grep -c -- '--batch-size 2 .*works .*--micro-batch-size 2' out)" = 1 ]
 mapfile -t words < <(sed -n '/^mpirun -np 2 trireme train/,/^$/p' out | sed 's/^mpirun.*//; s/ \\$//' | tr -s ' ' '\n' | grep .)
-MORE='--fp8-format hybrid' bash run.sh >out 2>err
+MORE='--fp4-format e2m1' bash run.sh >out 2>err
 check "exit code 2 where a flag is refused" [ "$? $(tail -1 out)" = "2 1 flag is refused" ]
 done_by 2 train "${words[@]}" --dry-run
 check "the command that it prints is taken" grep -q "would run" err

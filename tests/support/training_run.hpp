@@ -44,6 +44,7 @@ struct TrainingRunConfig {
   optim::OptimizerOptions optimizer{};
   optim::LossScalerOptions loss_scale{};
   train::GuardOptions guards{};
+  parallel::Fp8Options fp8{};
   std::optional<train::TrainOptions> train{};  ///< in place of those that the other members make
 };
 
@@ -158,6 +159,7 @@ struct TrainingRun {
     train::ExecutionConfig options = layout.options;
     options.dtype = config.dtype;
     options.sequence_length = config.s;
+    options.fp8 = config.fp8;
     return options;
   }
 

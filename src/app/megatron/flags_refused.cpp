@@ -174,7 +174,6 @@ constexpr auto refused_flags = std::to_array<FlagGroup>({
     {one, "2019", absent, "nearest: --seq-length", "eval-max-preds-per-seq, eval-seq-length"},
     {none, "2019", absent, "nearest: trireme checkpoint import", "load-openai"},
     {none, "2019", absent, why::zero_shot, "cloze-eval, eval-hf"},
-    {none, "23.04-", absent, why::bits, "no-fp8-wgrad"},
     {none, "2019-2020", absent, why::zero_shot, "strict-lambada"},
     {one, "2019-2020", absent, why::zero_shot, "overlapping-eval"},
 });

@@ -9,7 +9,7 @@ inline constexpr std::string_view activation =
     "this variant of the model is absent; nearest: leave it out, or another option of the model in trireme train "
     "--help";
 inline constexpr std::string_view attention = "there is only one implementation; its attention is tiled";
-inline constexpr std::string_view bits = "8-bit and 4-bit types are absent; nearest: --bf16";
+inline constexpr std::string_view bits = "this type of 8 or 4 bits is absent; nearest: --fp8-format";
 inline constexpr std::string_view checkpoints = "nearest: --load, --save";
 inline constexpr std::string_view clusters = "nearest: leave it out";
 inline constexpr std::string_view deepspeed =

@@ -95,9 +95,11 @@ void DeviceOptions::check(const Options& options, const Backend& backend, const 
                 idle, backend.name(), reason, idle.find(',') == std::string::npos ? "the option" : "these options");
 }
 
-void check_training_type(const Backend& backend, DType dtype) {
+void check_training_type(const Backend& backend, DType dtype, bool fp8) {
   TRIREME_CHECK(backend.supports(Capability::fp64_training) || dtype != DType::fp64, ConfigError,
                 "--dtype fp64: the CUDA backend computes in fp32, bf16 and fp16; use --backend cpu");
+  TRIREME_CHECK(backend.supports(Capability::fp8) || !fp8, ConfigError,
+                "--fp8-format: the CUDA backend has no products in FP8 yet; leave it out, or use --backend cpu");
 }
 
 }  // namespace trireme::app

@@ -38,6 +38,6 @@ void declare_no_selftest(Options& options, bool* no_selftest);
 double startup_timeout_minutes(const std::vector<std::string>& arguments);
 
 /// Throws ConfigError if `backend` cannot train in `dtype`.
-void check_training_type(const Backend& backend, DType dtype);
+void check_training_type(const Backend& backend, DType dtype, bool fp8 = false);
 
 }  // namespace trireme::app

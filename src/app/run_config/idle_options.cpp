@@ -58,6 +58,9 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
       {!options.given("exp-avg-dtype") && !options.given("exp-avg-sq-dtype"),
        "both moments are in fp32",
        {"use-precision-aware-optimizer"}},
+      {value_of("fp8-amax-compute-algo") == "most_recent",
+       "--fp8-amax-compute-algo most_recent reads only the latest update",
+       {"fp8-amax-history-len"}},
       {dtype == DType::bf16,
        "bf16 has no dynamic loss scale",
        {"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"}}};

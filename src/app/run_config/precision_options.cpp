@@ -7,6 +7,7 @@ void PrecisionOptions::declare(Options& options) {
                      "Type of weights and activations; 16-bit types have fp32 master weights.");
   options.add_flag("bf16", &bf16, "The same as --dtype bf16.");
   options.add_flag("fp16", &fp16, "The same as --dtype fp16: with dynamic loss scaling.");
+  declare_fp8(options);
   options.add_flag("use-precision-aware-optimizer", &precision_aware,
                    "AdamW stores its moments in the types of --exp-avg-dtype and --exp-avg-sq-dtype, and computes in "
                    "fp32.");
@@ -16,6 +17,47 @@ void PrecisionOptions::declare(Options& options) {
   options.add_choice("exp-avg-sq-dtype", &exp_avg_sq_dtype, types_without_fp64,
                      "The same for the second moment. bf16 needs an --adam-beta2 of at most 0.996: it cannot represent "
                      "smaller relative changes.");
+}
+
+void PrecisionOptions::declare_fp8(Options& options) {
+  options.add_choice("fp8-format", &fp8_is_hybrid,
+                     std::vector<Choice<std::optional<bool>>>{{"e4m3", false}, {"hybrid", true}},
+                     "Round the operands of the products of attention's and dense feed-forward blocks' weights to FP8: "
+                     "e4m3, or hybrid with gradients in e5m2. Other products, also of experts, embeddings and output "
+                     "layer, keep --dtype.");
+  options.add_choice("fp8-recipe", &fp8.recipe, train::fp8_recipes,
+                     "Scales in FP8, powers of two: delayed, from the tensor's largest magnitude in earlier updates; "
+                     "tensorwise, from the tensor; blockwise, from blocks of 128 elements, of weights 128 x 128. With "
+                     "delayed the first update is not rounded, and the micro-batch size does not matter.");
+  options.add("fp8-margin", &fp8.margin, "N", "Keep magnitudes in FP8 below 2^-N of the largest number.",
+              between(0, 10));
+  options.add("fp8-amax-history-len", &fp8.history, "N", "Updates that delayed scales look back.",
+              between(1, 1'000'000));
+  options.add_choice("fp8-amax-compute-algo", &fp8.largest_of_history, {{"most_recent", false}, {"max", true}},
+                     "Magnitude of delayed scales: that of the latest update, or the largest of the history.");
+  options.add_flag("no-fp8-wgrad", &no_fp8_weight_gradients, "Compute the gradients of weights without FP8.");
+  options.add_flag("first-last-layers-bf16", &first_last_layers_bf16,
+                   "Compute the first and the last layers without FP8.");
+  options.add("num-layers-at-start-in-bf16", &first_layers_in_bf16, "N", "With --first-last-layers-bf16: first layers.",
+              between(0, model::max_layers));
+  options.add("num-layers-at-end-in-bf16", &last_layers_in_bf16, "N", "With --first-last-layers-bf16: last layers.",
+              between(0, model::max_layers));
+}
+
+void PrecisionOptions::settle_fp8(const Options& options, Problems& problems) {
+  problems.need(options,
+                {"fp8-recipe", "fp8-margin", "fp8-amax-history-len", "fp8-amax-compute-algo", "no-fp8-wgrad",
+                 "first-last-layers-bf16"},
+                fp8_is_hybrid.has_value(), "--fp8-format");
+  problems.need(options, {"fp8-amax-history-len", "fp8-amax-compute-algo"}, fp8.recipe == parallel::Fp8Recipe::delayed,
+                "--fp8-recipe delayed");
+  problems.need(options, {"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"},
+                fp8_is_hybrid && first_last_layers_bf16, "--fp8-format and --first-last-layers-bf16");
+  fp8.used = fp8_is_hybrid.has_value();
+  fp8.hybrid = fp8_is_hybrid.value_or(true);
+  fp8.weight_gradients = !no_fp8_weight_gradients;
+  fp8.first_layers = first_last_layers_bf16 ? first_layers_in_bf16 : 0;
+  fp8.last_layers = first_last_layers_bf16 ? last_layers_in_bf16 : 0;
 }
 
 void PrecisionOptions::declare_loss_scale(Options& options) {
@@ -60,6 +102,7 @@ void PrecisionOptions::settle(const Options& options, Problems& problems) {
                   fmt::format("--{} contradicts --dtype {}", bf16 ? "bf16" : "fp16", name_of(dtype)));
   if (bf16) dtype = DType::bf16;
   if (fp16) dtype = DType::fp16;
+  settle_fp8(options, problems);
   const double constant = constant_loss_scale.value_or(0);
   const bool has_scaler = dtype == DType::fp16 || dtype == DType::bf16;  // unused in bf16, but its options may be given
   problems.expect(has_scaler || constant_loss_scale != 0.0,

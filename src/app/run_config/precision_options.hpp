@@ -28,10 +28,16 @@ struct PrecisionOptions {
   bool precision_aware = false;
   DType exp_avg_dtype = DType::fp32;
   DType exp_avg_sq_dtype = DType::fp32;
+  std::optional<bool> fp8_is_hybrid;  ///< --fp8-format
+  bool no_fp8_weight_gradients = false;
+  bool first_last_layers_bf16 = false;
+  int first_layers_in_bf16 = 1;
+  int last_layers_in_bf16 = 1;
+  parallel::Fp8Options fp8;
 
   void declare(Options& options);
   void declare_loss_scale(Options& options);
-  /// Sets `dtype`, `loss_scale` and `guards` from the flags.
+  /// Sets `dtype`, `fp8`, `loss_scale` and `guards` from the flags.
   void settle(const Options& options, Problems& problems);
   optim::AdamWOptions with_types(optim::AdamWOptions adamw) const {
     adamw.exp_avg_dtype = exp_avg_dtype;
@@ -40,6 +46,8 @@ struct PrecisionOptions {
   }
 
  private:
+  void declare_fp8(Options& options);
+  void settle_fp8(const Options& options, Problems& problems);
   void check_moments(const Options& options, Problems& problems) const;
 };
 

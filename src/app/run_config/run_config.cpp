@@ -141,6 +141,7 @@ void RunConfigReader::finish(const std::optional<model::ModelConfig>& model, Pro
     if (!model) return train::validate(execution);
     const GridOptions& grid = config_.parallel.grid;
     train::validate(execution, *model, grid.expert, grid.expert_tensor.value_or(grid.tensor) != grid.tensor);
+    train::validate_fp8(execution, *model, grid.tensor, grid.context);
   });
   if (model && config_.checkpoint.upcycling) {
     problems.attempt([&] { train::Upcycling(*model, config_.checkpoint.upcycling_granularity); });
@@ -157,7 +158,9 @@ std::string RunConfig::options_text() const {
 }
 
 train::ExecutionConfig RunConfig::execution_config() const {
-  return execution.config(precision.dtype, batch, parallel, data.masking);
+  train::ExecutionConfig config = execution.config(precision.dtype, batch, parallel, data.masking);
+  config.fp8 = precision.fp8;
+  return config;
 }
 
 train::TrainOptions RunConfig::train_options() const {

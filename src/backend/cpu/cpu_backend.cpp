@@ -38,8 +38,8 @@ class CpuBackend final : public Backend {
     return fmt::format("{} thread{}", pool_.threads(), pool_.threads() == 1 ? "" : "s");
   }
   bool supports(Capability capability) const override {
-    return capability == Capability::fp64_training || capability == Capability::results ||
-           capability == Capability::repeatable;
+    return capability == Capability::fp64_training || capability == Capability::fp8 ||
+           capability == Capability::results || capability == Capability::repeatable;
   }
 
   Stream& compute_stream() override { return stream_; }

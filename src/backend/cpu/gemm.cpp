@@ -11,6 +11,7 @@
 #include "src/backend/cpu/bf16_matmul.hpp"
 #include "src/backend/cpu/column_sums.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/cpu/fp8_operand.hpp"
 #include "src/backend/cpu/products.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
@@ -59,30 +60,34 @@ class CpuGemm final : public GemmKernels {
   }
 
   void linear(Stream&, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
-              TensorView pre_activation, TensorView y) override {
+              TensorView pre_activation, TensorView y, const std::optional<Fp8Product>& fp8) override {
     check_linear(x, w, bias, pre_activation, y);
+    const ProductOperand input = first(x, fp8, fp8_along_rows), weight = second(w, fp8, fp8_squares);
     dispatch_float(x.dtype(), [&]<class T>() {
-      const RowGroup<T> all{0, rows_of(x.shape()), {w.as<T>(), x.shape().back(), true}};
-      forward<T>({&all, 1}, x, bias, activation, pre_activation, y);
+      const RowGroup<T> all{0, rows_of(x.shape()), {weight.view().as<T>(), x.shape().back(), true}};
+      forward<T>({&all, 1}, input.view(), bias, activation, pre_activation, y);
     });
   }
 
   void linear_backward_input(Stream&, ConstTensorView dy, ConstTensorView w, Activation activation,
-                             ConstTensorView pre_activation, TensorView dx) override {
+                             ConstTensorView pre_activation, TensorView dx,
+                             const std::optional<Fp8Product>& fp8) override {
     check_linear_backward_input(dy, w, activation, pre_activation, dx);
+    const ProductOperand gradient = first(dy, fp8, fp8_along_rows), weight = second(w, fp8, fp8_squares);
     dispatch_float(dy.dtype(), [&]<class T>() {
-      const RowGroup<T> all{0, rows_of(dy.shape()), {w.as<T>(), dx.shape().back(), false}};
-      backward_input<T>({&all, 1}, dy, activation, pre_activation, dx);
+      const RowGroup<T> all{0, rows_of(dy.shape()), {weight.view().as<T>(), dx.shape().back(), false}};
+      backward_input<T>({&all, 1}, gradient.view(), activation, pre_activation, dx);
     });
   }
 
   void linear_backward_weight(Stream&, ConstTensorView dy, ConstTensorView x, TensorView dw, TensorView dbias,
-                              ProductSum sum) override {
+                              ProductSum sum, const std::optional<Fp8Product>& fp8) override {
     check_linear_backward_weight(dy, x, dw, dbias);
+    const ProductOperand output = first(dy, fp8, fp8_along_columns), input = second(x, fp8, fp8_along_columns);
     dispatch_float(dy.dtype(), [&]<class T, class A>() {
       const std::int64_t n = rows_of(dy.shape()), out = dy.shape().back(), in = x.shape().back();
       const TermGroup<A> all{0, n, dw.as<A>(), sum};
-      accumulate_products<T>({dy.as<T>(), out, true}, {x.as<T>(), in, false}, out, in, {&all, 1});
+      accumulate_products<T>({output.view().as<T>(), out, true}, {input.view().as<T>(), in, false}, out, in, {&all, 1});
       if (!dbias) return;
       const T* gradient = dy.as<T>();
       sum_columns(pool_, scratch_, n, out, dbias.as<A>(), [&](std::int64_t begin, std::int64_t end, A* partial) {
@@ -167,6 +172,13 @@ class CpuGemm final : public GemmKernels {
   }
 
  private:
+  ProductOperand first(ConstTensorView x, const std::optional<Fp8Product>& fp8, Fp8Blocks blocks) {
+    return {pool_, scratch_, x, fp8 ? &fp8->first : nullptr, fp8 ? fp8->margin : 0, blocks};
+  }
+  ProductOperand second(ConstTensorView x, const std::optional<Fp8Product>& fp8, Fp8Blocks blocks) {
+    return {pool_, scratch_, x, fp8 ? &fp8->second : nullptr, fp8 ? fp8->margin : 0, blocks};
+  }
+
   /// linear, with the b of each group instead of w.
   template <class T>
   void forward(std::span<const RowGroup<T>> groups, ConstTensorView x, ConstTensorView bias, Activation activation,

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <span>
 
+#include "src/backend/kernels/fp8.hpp"
 #include "src/backend/kernels/kernel_family.hpp"
 
 namespace trireme {
@@ -42,7 +44,8 @@ void for_each_group(std::span<const std::int64_t> rows, const Function& function
 
 /// Products of linear layers. Weights are [out, in], row-major. T is the training type, A its accumulation type
 /// (fp64 for fp64, else fp32). Sums are accumulated in A. Stream-ordered; the same inputs give the same bits.
-/// Outputs may not overlap inputs.
+/// Outputs may not overlap inputs. With `fp8` the operands of a product are rounded; a bias, its gradient and an
+/// activation are computed as without.
 class GemmKernels : public KernelFamily<GemmKernels> {
  public:
   using KernelFamily::KernelFamily;
@@ -51,12 +54,13 @@ class GemmKernels : public KernelFamily<GemmKernels> {
   /// x [n, in] T; w [out, in] T; bias [out] T or empty; pre_activation [n, out] T receives z if there is an activation
   /// (empty: z is not kept); y [n, out] T. Overwrites.
   virtual void linear(Stream& stream, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
-                      TensorView pre_activation, TensorView y) {
+                      TensorView pre_activation, TensorView y, const std::optional<Fp8Product>& fp8 = {}) {
     const bool activates = activation != Activation::none, keeps = activates && pre_activation;
     const ProductCall product{.m = rows_of(x.shape()),
                               .n = y.shape().back(),
                               .k = x.shape().back(),
-                              .bytes = bytes_of({x, w, y, keeps ? pre_activation : TensorView()}),
+                              .bytes = bytes_of({y, keeps ? pre_activation : TensorView()}) + operand_bytes(x, w, fp8),
+                              .rounded_bytes = rounded_bytes(x, w, fp8),
                               .end = activates ? ProductEnd::activation
                                      : bias    ? ProductEnd::bias
                                                : ProductEnd::none,
@@ -64,42 +68,48 @@ class GemmKernels : public KernelFamily<GemmKernels> {
                               .end_bytes = bytes_of({y, y, keeps ? y : TensorView()}),
                               .result = y};
     pass_on(&GemmKernels::linear, stream, {.kind = KernelKind::forward, .product = product}, x, w, bias, activation,
-            pre_activation, y);
+            pre_activation, y, fp8);
   }
 
   /// dx = dy w, times activation'(pre_activation) element by element if there is an activation: dx is then the gradient
   /// before the activation of the layer below. dy [n, out] T; w [out, in] T; pre_activation [n, in] T or empty; dx [n,
   /// in] T. Overwrites.
   virtual void linear_backward_input(Stream& stream, ConstTensorView dy, ConstTensorView w, Activation activation,
-                                     ConstTensorView pre_activation, TensorView dx) {
+                                     ConstTensorView pre_activation, TensorView dx,
+                                     const std::optional<Fp8Product>& fp8 = {}) {
     const bool ends = activation != Activation::none;
-    const ProductCall product{.m = rows_of(dy.shape()),
-                              .n = dx.shape().back(),
-                              .k = dy.shape().back(),
-                              .bytes = bytes_of({dy, w, dx, ends ? pre_activation : ConstTensorView()}),
-                              .end = ends ? ProductEnd::activation_backward : ProductEnd::none,
-                              .can_fuse = activation == Activation::gelu_tanh,
-                              .end_bytes = bytes_of({dx, dx, pre_activation}),
-                              .result = dx};
+    const ProductCall product{
+        .m = rows_of(dy.shape()),
+        .n = dx.shape().back(),
+        .k = dy.shape().back(),
+        .bytes = bytes_of({dx, ends ? pre_activation : ConstTensorView()}) + operand_bytes(dy, w, fp8),
+        .rounded_bytes = rounded_bytes(dy, w, fp8),
+        .end = ends ? ProductEnd::activation_backward : ProductEnd::none,
+        .can_fuse = activation == Activation::gelu_tanh,
+        .end_bytes = bytes_of({dx, dx, pre_activation}),
+        .result = dx};
     pass_on(&GemmKernels::linear_backward_input, stream, {.kind = KernelKind::input_gradient, .product = product}, dy,
-            w, activation, pre_activation, dx);
+            w, activation, pre_activation, dx, fp8);
   }
 
   /// dw += dy^T x, or dw = dy^T x by `sum`;  dbias += sum of dy over rows.
   /// dy [n, out] T; x [n, in] T; dw [out, in] A; dbias [out] A or empty, which accumulates.
   virtual void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
-                                      TensorView dbias, ProductSum sum = ProductSum::add) {
-    const ProductCall product{.m = dy.shape().back(),
-                              .n = x.shape().back(),
-                              .k = rows_of(dy.shape()),
-                              .bytes = bytes_of({dy, x, dw, sum == ProductSum::add ? dw : TensorView()}),
-                              .end = dbias ? ProductEnd::bias_gradient : ProductEnd::none,
-                              .end_bytes = bytes_of({dy}),
-                              .result = dw};
+                                      TensorView dbias, ProductSum sum = ProductSum::add,
+                                      const std::optional<Fp8Product>& fp8 = {}) {
+    const ProductCall product{
+        .m = dy.shape().back(),
+        .n = x.shape().back(),
+        .k = rows_of(dy.shape()),
+        .bytes = bytes_of({dw, sum == ProductSum::add ? dw : TensorView()}) + operand_bytes(dy, x, fp8),
+        .rounded_bytes = rounded_bytes(dy, x, fp8),
+        .end = dbias ? ProductEnd::bias_gradient : ProductEnd::none,
+        .end_bytes = bytes_of({dy}),
+        .result = dw};
     KernelExtents extents = sums_of(dy, {dbias});
     extents.weight_gradient = dw.numel();
     pass_on(&GemmKernels::linear_backward_weight, stream,
-            {.kind = KernelKind::weight_gradient, .product = product, .extents = extents}, dy, x, dw, dbias, sum);
+            {.kind = KernelKind::weight_gradient, .product = product, .extents = extents}, dy, x, dw, dbias, sum, fp8);
   }
 
   /// Products of consecutive groups of rows, as of experts: group i has the next rows[i] of R rows, which may be none,
@@ -156,6 +166,14 @@ class GemmKernels : public KernelFamily<GemmKernels> {
   /// Stops fusing the latest product's kind of epilogue, in products of all shapes: for forms found to be wrong.
   virtual void separate_latest_epilogue() {
     if (inner() != nullptr) inner()->separate_latest_epilogue();
+  }
+
+ private:
+  static double operand_bytes(ConstTensorView a, ConstTensorView b, const std::optional<Fp8Product>& fp8) {
+    return fp8 ? static_cast<double>(a.numel() + b.numel()) : bytes_of({a, b});
+  }
+  static double rounded_bytes(ConstTensorView a, ConstTensorView b, const std::optional<Fp8Product>& fp8) {
+    return fp8 ? bytes_of({a, b}) + static_cast<double>(a.numel() + b.numel()) : 0;
   }
 
  protected:

@@ -49,7 +49,8 @@ enum class ProductEnd {
 struct ProductCall {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;  ///< products of one call, alike
-  double bytes = 0;        ///< operands and results, each read and written once, including what a fused end moves
+  double bytes = 0;          ///< operands and results, each read and written once, including what a fused end moves
+  double rounded_bytes = 0;  ///< moved by the kernels that first round the operands to FP8; 0: they are not rounded
   ProductEnd end = ProductEnd::none;
   bool can_fuse = true;    ///< cuBLASLt has the end as an epilogue: its GELU is the tanh form
   double end_bytes = 0;    ///< moved by the separate kernel, if the end is not fused

@@ -23,6 +23,7 @@ void ColumnParallelLinear::add(const Parameter& weight, const Parameter* bias) {
   projection.weight_gradient = as_matrix(weight.gradient);
   projection.sum = weight.sum;
   projection.sum.defer();
+  projection.fp8 = Fp8Weight(context_.fp8, weight.name);
   projection.first_output = outputs_;
   const std::int64_t outputs = projection.weight.shape()[0];
   if (bias != nullptr) {
@@ -51,7 +52,7 @@ void ColumnParallelLinear::multiply(RowChunk chunk, ConstTensorView x, Activatio
   for (const Projection& projection : projections_) {
     context_.backend.gemm().linear(context_.stream(), x, projection.weight, projection.bias, activation,
                                    chunk.of(outputs_of(projection, pre_activation)),
-                                   chunk.of(outputs_of(projection, y)));
+                                   chunk.of(outputs_of(projection, y)), projection.fp8.forward(x, projection.weight));
   }
 }
 
@@ -60,8 +61,9 @@ void ColumnParallelLinear::multiply_gradient(RowChunk chunk, ConstTensorView dy,
     const ArenaScope scope(context_.workspace);
     const bool first = projection.first_output == 0;
     const TensorView product = first ? term : context_.workspace.allocate(term.dtype(), term.shape());
-    context_.backend.gemm().linear_backward_input(context_.stream(), chunk.of(outputs_of(projection, dy)),
-                                                  projection.weight, Activation::none, {}, product);
+    const ConstTensorView rows = chunk.of(outputs_of(projection, dy));
+    context_.backend.gemm().linear_backward_input(context_.stream(), rows, projection.weight, Activation::none, {},
+                                                  product, projection.fp8.backward_input(rows, projection.weight));
     if (!first) context_.backend.elementwise().add(context_.stream(), product, term);
   }
 }
@@ -119,14 +121,19 @@ void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTens
 
 void ColumnParallelLinear::accumulate(ConstTensorView dy, ConstTensorView x) const {
   for (const Projection& projection : projections_) {
-    context_.backend.gemm().linear_backward_weight(context_.stream(), outputs_of(projection, dy), x,
-                                                   projection.weight_gradient, projection.bias_gradient,
-                                                   projection.sum.next());
+    const ConstTensorView outputs = outputs_of(projection, dy);
+    context_.backend.gemm().linear_backward_weight(context_.stream(), outputs, x, projection.weight_gradient,
+                                                   projection.bias_gradient, projection.sum.next(),
+                                                   projection.fp8.backward_weight(outputs, x));
   }
 }
 
 RowParallelLinear::RowParallelLinear(const TensorContext& context, const Parameter& weight)
-    : context_(context), weight_(weight.value), weight_gradient_(weight.gradient), sum_(weight.sum) {
+    : context_(context),
+      weight_(weight.value),
+      weight_gradient_(weight.gradient),
+      sum_(weight.sum),
+      fp8_(context.fp8, weight.name) {
   sum_.defer();
 }
 
@@ -138,16 +145,19 @@ void RowParallelLinear::forward(ConstTensorView x, TensorView y) const {
 }
 
 void RowParallelLinear::multiply(ConstTensorView x, TensorView term) const {
-  context_.backend.gemm().linear(context_.stream(), x, weight_, {}, Activation::none, {}, term);
+  context_.backend.gemm().linear(context_.stream(), x, weight_, {}, Activation::none, {}, term,
+                                 fp8_.forward(x, weight_));
 }
 
 void RowParallelLinear::backward_input(ConstTensorView dy, Activation activation, ConstTensorView pre_activation,
                                        TensorView dx) const {
-  context_.backend.gemm().linear_backward_input(context_.stream(), dy, weight_, activation, pre_activation, dx);
+  context_.backend.gemm().linear_backward_input(context_.stream(), dy, weight_, activation, pre_activation, dx,
+                                                fp8_.backward_input(dy, weight_));
 }
 
 void RowParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
-  context_.backend.gemm().linear_backward_weight(context_.stream(), dy, x, weight_gradient_, {}, sum_.next());
+  context_.backend.gemm().linear_backward_weight(context_.stream(), dy, x, weight_gradient_, {}, sum_.next(),
+                                                 fp8_.backward_weight(dy, x));
 }
 
 }  // namespace trireme::parallel

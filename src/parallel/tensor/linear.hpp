@@ -60,6 +60,7 @@ class ColumnParallelLinear {
     TensorView weight_gradient;
     GradientSum sum;
     TensorView bias_gradient;
+    Fp8Weight fp8;
     std::int64_t first_output = 0;  // among those of all projections
   };
   /// Matrix of a projection within y or a tensor of the same layout.
@@ -95,6 +96,7 @@ class RowParallelLinear {
   TensorView weight_;  // [out, in / t]
   TensorView weight_gradient_;
   GradientSum sum_;
+  Fp8Weight fp8_;
 };
 
 }  // namespace trireme::parallel

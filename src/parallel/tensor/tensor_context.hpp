@@ -7,6 +7,7 @@
 
 #include "src/backend/backend.hpp"
 #include "src/comm/communicator.hpp"
+#include "src/parallel/tensor/fp8_scaling.hpp"
 #include "src/parallel/tensor/row_chunk.hpp"
 
 namespace trireme::parallel {
@@ -47,6 +48,7 @@ struct TensorContext {
   /// products of the next. With sequence parallelism rank r of t holds part r of each t-th of chunk c of all rows, so
   /// that the gathered chunks are consecutive.
   int row_chunks = 1;
+  Fp8Scaling* fp8 = nullptr;  ///< scales of the layers' products in FP8; null: none is rounded
 
   bool folds_experts() const { return expert_splits > 0; }
   Stream& stream() const { return backend.compute_stream(); }

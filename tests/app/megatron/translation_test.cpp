@@ -193,13 +193,13 @@ TEST_F(Translate, DropsFlagsThatAreSatisfied) {
 
 TEST_F(Translate, RefusesWhatIsAbsentAllAtOnceWithTheNearestAlternative) {
   const Translation line = translate(
-      Words("--linear-attention-freq 8 --fp8-format hybrid --position-embedding-type relative --ds-inference --lr 1 "
+      Words("--linear-attention-freq 8 --fp4-format e2m1 --position-embedding-type relative --ds-inference --lr 1 "
             "--linear-attention-freq 8"),
       options_);
   EXPECT_EQ(line.arguments, Words("--lr 1"));
   EXPECT_THAT(line.refusal(), AllOf(HasSubstr("--linear-attention-freq 8: this form of attention is absent; nearest: "),
-                                    HasSubstr("--fp8-format hybrid: "),
-                                    HasSubstr("--position-embedding-type relative: "), HasSubstr("--ds-inference: ")));
+                                    HasSubstr("--fp4-format e2m1: "), HasSubstr("--position-embedding-type relative: "),
+                                    HasSubstr("--ds-inference: ")));
   EXPECT_EQ(line.refusal().find("--linear-attention-freq"), line.refusal().rfind("--linear-attention-freq"))
       << line.refusal();
 }

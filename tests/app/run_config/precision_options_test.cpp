@@ -26,5 +26,49 @@ TEST(PrecisionOptions, RefusesGuardsThatWouldDoNothing) {
   EXPECT_EQ(attributes.texts().at("training.iterations-to-skip"), "3 7");
 }
 
+parallel::Fp8Options fp8_of(const Words& words) { return read(gpt + words).execution_config().fp8; }
+
+TEST(PrecisionOptions, ChooseProductsInFp8) {
+  EXPECT_FALSE(fp8_of("--bf16").used);
+  const parallel::Fp8Options plain = fp8_of("--fp8-format hybrid");
+  EXPECT_TRUE(plain.used && plain.hybrid && plain.weight_gradients && !plain.largest_of_history);
+  EXPECT_EQ(plain.recipe, parallel::Fp8Recipe::delayed);
+  const parallel::Fp8Options other = fp8_of(
+      "--fp8-format e4m3 --fp8-margin 1 --fp8-amax-history-len 1024 --fp8-amax-compute-algo max --no-fp8-wgrad "
+      "--first-last-layers-bf16 --num-layers-at-end-in-bf16 2");
+  EXPECT_TRUE(other.used && !other.hybrid && !other.weight_gradients && other.largest_of_history);
+  EXPECT_EQ(other.margin, 1);
+  EXPECT_EQ(other.history, 1024);
+  EXPECT_EQ(other.first_layers, 1);
+  EXPECT_EQ(other.last_layers, 2);
+  const Attributes attributes = train::attributes_of(other);
+  EXPECT_EQ(attributes.texts().at("training.fp8-format"), "e4m3");
+  EXPECT_EQ(attributes.texts().at("training.num-layers-at-end-in-bf16"), "2");
+  EXPECT_TRUE(train::attributes_of(parallel::Fp8Options{}).texts().empty());
+}
+
+TEST(PrecisionOptions, RefuseWhatFp8DoesNotSupport) {
+  expect_refused(gpt + "--fp8-recipe tensorwise", "--fp8-recipe needs --fp8-format");
+  expect_refused(gpt + "--no-fp8-wgrad", "--no-fp8-wgrad needs --fp8-format");
+  const Words hybrid = gpt + "--fp8-format hybrid";
+  expect_refused(hybrid + "--fp8-recipe tensorwise --fp8-amax-history-len 2",
+                 "--fp8-amax-history-len needs --fp8-recipe delayed");
+  expect_refused(hybrid + "--num-layers-at-start-in-bf16 2",
+                 "--num-layers-at-start-in-bf16 needs --fp8-format and --first-last-layers-bf16");
+  expect_refused(hybrid + "--fp16", "--fp8-format does not support fp16: use --bf16");
+  expect_refused(hybrid + "--first-last-layers-bf16 --num-layers-at-start-in-bf16 11",
+                 "--num-layers-at-start-in-bf16 11 and --num-layers-at-end-in-bf16 1 leave none of the 12 layers");
+  expect_refused(
+      hybrid + "--fp8-recipe blockwise --tp 4",
+      "--fp8-format with --fp8-recipe blockwise: channels of a tensor rank's heads, 192, must be a multiple of "
+      "128");
+  expect_refused(hybrid + "--context-parallel-size 2",
+                 "tokens of a micro-batch on a rank, 8, must be a multiple of 16");
+  expect_refused(hybrid + "--fp8-recipe tensorwise --tp 2 --sequence-parallel --tp-comm-overlap-chunks 2",
+                 "--fp8-recipe tensorwise and --tp-comm-overlap-chunks exclude each other");
+  expect_refused(hybrid + "--fp8-recipe blockwise --variable-seq-lengths",
+                 "--fp8-recipe blockwise and --variable-seq-lengths exclude each other");
+}
+
 }  // namespace
 }  // namespace trireme::app

@@ -81,6 +81,23 @@ TEST(Remedies, OfTrainingLeadToARun) {
         "--dtype bf16 --use-precision-aware-optimizer --use-distributed-optimizer --exp-avg-dtype bf16"}});
 }
 
+TEST(Remedies, OfProductsInFp8LeadToARun) {
+  expect_remedies(
+      iterations + corpus + "--num-layers 4 --hidden-size 64 --num-attention-heads 8 --micro-batch-size 2 " +
+          "--fp8-format hybrid ",
+      {{"--fp8-format does not support fp16: use --bf16", "--fp16", "--bf16"},
+       {"leave none of the 4 layers to --fp8-format", "--first-last-layers-bf16 --num-layers-at-start-in-bf16 3",
+        "--first-last-layers-bf16 --num-layers-at-start-in-bf16 2"},
+       {"needs all of its rows. Try --fp8-recipe delayed",
+        "--fp8-recipe tensorwise --tp 2 --sequence-parallel --tp-comm-overlap-chunks 2",
+        "--fp8-recipe delayed --tp 2 --sequence-parallel --tp-comm-overlap-chunks 2", 2},
+       {"blocks are of 128 tokens. Try --fp8-recipe delayed", "--fp8-recipe blockwise --variable-seq-lengths",
+        "--fp8-recipe delayed --variable-seq-lengths"},
+       {"must be a multiple of 16. Try fewer tensor ranks, or leave it out", "--tp 8", "", 8, 1},
+       {"Try fewer tensor ranks, --fp8-recipe delayed, or leave it out", "--fp8-recipe blockwise",
+        "--fp8-recipe delayed"}});
+}
+
 TEST(Remedies, OfGridsLeadToARun) {
   expect_remedies(
       run,

@@ -43,7 +43,7 @@ int train_command(const CommandLine& line) {
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
   if (reader.parsed().checkpoint.use_model) take_checkpoint_model(job, reader);
   const RunConfig& config = reader.settle(job.grid.data_size());
-  check_training_type(*job.backend, config.precision.dtype);
+  check_training_type(*job.backend, config.precision.dtype, config.precision.fp8.used);
   if (!config.run.no_selftest) test_kernels(job, config.precision.dtype, config.device);
 
   translation->log();

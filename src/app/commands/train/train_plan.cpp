@@ -210,6 +210,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   plan.samples = sample_options(config, plan);
   plan.attributes = run_attributes(plan.model, plan.stores, plan.samples, plan.options, config.precision.dtype);
   plan.attributes.merge(attributes_of(plan.other_stores, plan.split_sets));
+  plan.attributes.merge(train::attributes_of(config.precision.fp8));
 
   plan.store = open_store(*job.world, config);
   if (!config.checkpoint.load.empty()) {

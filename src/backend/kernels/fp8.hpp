@@ -1,0 +1,77 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "src/tensor/tensor_view.hpp"
+
+namespace trireme {
+
+/// Formats of 8 bits (Micikevicius et al. 2022, arXiv:2209.05433). e4m3: 3 bits of mantissa, up to 448 = 1.75 x 2^8,
+/// normal from 2^-6. e5m2: 2 bits of mantissa, up to 57344 = 1.75 x 2^15, normal from 2^-14. Backends use these
+/// functions on the host and in kernels, so that they round alike.
+enum class Fp8Format : std::uint8_t { e4m3, e5m2 };
+
+constexpr int fp8_mantissa_bits(Fp8Format format) { return format == Fp8Format::e4m3 ? 3 : 2; }
+constexpr int fp8_least_exponent(Fp8Format format) { return format == Fp8Format::e4m3 ? -6 : -14; }
+/// Exponent of the largest number, whose mantissa is 1.75.
+constexpr int fp8_largest_exponent(Fp8Format format) { return format == Fp8Format::e4m3 ? 8 : 15; }
+
+/// 2^exponent, of a normal fp32.
+constexpr float power_of_two(int exponent) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
+}
+
+/// Returns `value` rounded to the format: to nearest, ties to even, and larger ones to the largest number. A NaN stays
+/// one.
+constexpr float round_to_fp8(float value, Fp8Format format) {
+  const float largest = 1.75f * power_of_two(fp8_largest_exponent(format));
+  const std::uint32_t word = std::bit_cast<std::uint32_t>(value), sign = word & 0x80000000u;
+  float size = std::bit_cast<float>(word ^ sign);
+  size = size > largest ? largest : size;
+  const std::uint32_t least = static_cast<std::uint32_t>(fp8_least_exponent(format) + 127) << 23;
+  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(size) & 0x7f800000u;
+  // The sum with a number of so much larger an exponent has no more bits of `size` than the format keeps.
+  const std::uint32_t shift = static_cast<std::uint32_t>(23 - fp8_mantissa_bits(format)) << 23;
+  const float large = std::bit_cast<float>((exponent > least ? exponent : least) + shift);
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>((size + large) - large) | sign);
+}
+
+/// Returns the least k, from -100 to 100, for which 1.75 x 2^k is at least `size`; 0 for 0 and numbers that are not
+/// finite.
+constexpr int fp8_exponent_of(float size) {
+  const std::uint32_t word = std::bit_cast<std::uint32_t>(size) & 0x7fffffffu;
+  if (word == 0 || word >= 0x7f800000u) return 0;
+  const int k = static_cast<int>(word >> 23) - 127 + ((word & 0x7fffffu) > 0x600000u ? 1 : 0);
+  return k < -100 ? -100 : k > 100 ? 100 : k;
+}
+
+/// Returns the exponent of the power of two by which numbers up to `size` are multiplied before they are rounded: the
+/// largest for which they stay below 2^-margin of the format's largest number.
+constexpr int fp8_scale_exponent(float size, Fp8Format format, int margin) {
+  return fp8_largest_exponent(format) - margin - fp8_exponent_of(size);
+}
+
+/// Elements along a side of a block with a scale of its own.
+constexpr std::int64_t fp8_block = 128;
+
+/// Rounding of an operand of a product to FP8: q(x 2^e) / 2^e, where q is round_to_fp8. Multiplying by a power of two
+/// is exact, so that e matters only for numbers that are too large, or below the format's normal ones.
+struct Fp8Operand {
+  Fp8Format format = Fp8Format::e4m3;
+  /// [1] fp64: the largest magnitude that must be represented, for e = fp8_scale_exponent. Empty: each block has an e
+  /// for its own largest magnitude. Blocks of weights are fp8_block x fp8_block, those of other operands 1 x fp8_block
+  /// along the sum of the product. The last ones may be smaller.
+  ConstTensorView amax = {};
+  TensorView seen =
+      {};  ///< [1] fp64: becomes max(seen, magnitudes of the operand, NaN = infinity); empty: not measured
+};
+
+/// Rounding of both operands of a product, in the order of its arguments. The product of the rounded operands is summed
+/// like any other.
+struct Fp8Product {
+  Fp8Operand first, second;
+  int margin = 0;
+};
+
+}  // namespace trireme
