@@ -57,15 +57,16 @@ double KernelCall::flops(bool causal_halved) const {
 
 int KernelCall::launch_count(bool fused) const {
   if (!product) return launches;
+  const int all = launches + (product->rounded_bytes > 0 ? 2 : 0);  // each operand is rounded by a kernel
   switch (product->end) {
     case ProductEnd::bias:
     case ProductEnd::activation:
     case ProductEnd::activation_backward:
-      return launches + (fused && product->can_fuse ? 0 : 1);
+      return all + (fused && product->can_fuse ? 0 : 1);
     case ProductEnd::bias_gradient:
-      return launches + (fused ? 1 : 2);  // the sum is added to the gradient, or formed in two kernels
+      return all + (fused ? 1 : 2);  // the sum is added to the gradient, or formed in two kernels
     default:
-      return launches;
+      return all;
   }
 }
 

@@ -52,6 +52,8 @@ std::vector<Constant> constants_of(const std::vector<Cluster>& clusters) {
   add("product of 8192^3, TFLOP/s", device(&Device::product_tflops),
       "assumed, just below the best shapes of H100 (794.5) and A100 (271.2) in stas00/ml-engineering, MAMF; V100: "
       "90 % of the peak");
+  add("product of 8192^3 in FP8, TFLOP/s", device(&Device::fp8_tflops),
+      "assumed, below 1,610 of cuBLASLt and 1,550 of DeepGEMM, which their users published for Hopper");
   add("tiles of products", same("7"),
       "assumed: 256x128, 128x128, 256x64, 128x64 and their mirrors, k split up to 8 times");
   add("rate of tiles of half the size, share", device(&Device::half_tile_share),

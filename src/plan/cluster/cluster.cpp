@@ -45,6 +45,7 @@ std::map<std::string, std::variant<int*, double*>> numbers_of(Cluster& cluster) 
           {"device.memory-gb", &device.memory_gb},
           {"device.peak-tflops", &device.peak_tflops},
           {"device.product-tflops", &device.product_tflops},
+          {"device.fp8-tflops", &device.fp8_tflops},
           {"device.copy-gbs", &device.copy_gbs},
           {"device.clock-ghz", &device.clock_ghz},
           {"device.mma-clocks", &device.mma_clocks},
@@ -108,7 +109,8 @@ std::span<const Device> gpus() {
                       .half_tile_share = 0.85,
                       .attention_backward_share = 0.79,
                       .warp_groups = true,
-                      .fuses_gelu = true};
+                      .fuses_gelu = true,
+                      .fp8_tflops = 1500};
     Device h100 = h200;
     h100.name = "H100";
     h100.memory_gb = 80;

@@ -31,6 +31,7 @@ struct Device {
   double launch_gap_us = 2;             ///< between two kernels of a stream
   double graph_gap_us = 0.5;            ///< between two kernels of a graph
   double host_wait_us = 20;             ///< for a result that the host reads before it enqueues more
+  double fp8_tflops = 0;                ///< products of FP8, reached at 8192^3; 0: it has none
   bool has_bf16 = true;                 ///< products of bf16 on its matrix units; else fp16 alone
   MeasuredKernels measured = {};        ///< instead of the rates above, if any
 };

@@ -30,7 +30,8 @@ struct Waves {
 Waves waves(const Device& device, const ProductCall& p, const Tile& tile, int splits) {
   const std::int64_t blocks = p.batch * tiles_of(p.m, tile.m) * tiles_of(p.n, tile.n) * splits;
   const auto count = static_cast<double>(tiles_of(blocks, device.multiprocessors));
-  const double k = static_cast<double>(tiles_of(p.k, splits)) + pipeline_k;
+  // A stage of the pipeline has as many bytes.
+  const double k = static_cast<double>(tiles_of(p.k, splits)) + pipeline_k * (p.rounded_bytes > 0 ? 2 : 1);
   return {count * static_cast<double>(tile.m * tile.n) * k / tile.share(device),
           splits == 1 ? 0 : 8.0 * splits * static_cast<double>(p.batch * p.m) * static_cast<double>(p.n),
           1 - static_cast<double>(blocks) / (count * device.multiprocessors)};
@@ -49,10 +50,11 @@ ProductTime best_time(const Device& device, const ProductCall& p, double rate) {
   return best;
 }
 
-/// Multiply-adds per second of a multiprocessor, calibrated to the rate at 8192^3.
-double rate_of_multiprocessor(const Device& device) {
-  constexpr ProductCall large{.m = 8192, .n = 8192, .k = 8192};
-  const double seconds = 2 * std::pow(8192.0, 3) / (device.product_tflops * 1e12);
+/// Multiply-adds per second of a multiprocessor in products like `p`, calibrated to the rate at 8192^3.
+double rate_of_multiprocessor(const Device& device, const ProductCall& p) {
+  const ProductCall large{.m = 8192, .n = 8192, .k = 8192, .rounded_bytes = p.rounded_bytes};
+  const double tflops = p.rounded_bytes > 0 ? device.fp8_tflops : device.product_tflops;
+  const double seconds = 2 * std::pow(8192.0, 3) / (tflops * 1e12);
   double fewest = std::numeric_limits<double>::infinity();
   for (const Tile& tile : product_tiles) fewest = std::min(fewest, waves(device, large, tile, 1).multiply_adds);
   return fewest / seconds;
@@ -66,7 +68,7 @@ constexpr int tensor_group_blocks = 16;
 
 ProductTime product_time(const Device& device, const ProductCall& product) {
   if (product.m == 0 || product.n == 0 || product.k == 0) return {};
-  const ProductTime best = best_time(device, product, rate_of_multiprocessor(device));
+  const ProductTime best = best_time(device, product, rate_of_multiprocessor(device, product));
   const double memory_ms = product.bytes / (device.copy_gbs * 1e6);
   return best.ms > memory_ms ? best : ProductTime{memory_ms, 0};
 }
@@ -77,7 +79,8 @@ double hidden_update_ms(double update_ms, std::size_t buckets, double idle_ms) {
 
 Cost cost_of(const Device& device, const KernelCall& call, bool graphs) {
   Cost cost;
-  if (const auto us = device.measured.time_us(measured_form(call))) {
+  const bool rounds = call.product && call.product->rounded_bytes > 0;
+  if (const auto us = rounds ? std::nullopt : device.measured.time_us(measured_form(call))) {
     cost.main = 1e-3 * *us;
     cost.launches = 1;
     cost.gap = 1e-3 * device.launch_gap_us;
@@ -86,10 +89,10 @@ Cost cost_of(const Device& device, const KernelCall& call, bool graphs) {
   bool fused = false;
   if (call.product) {
     const ProductEnd end = call.product->end;
-    fused =
-        call.product->can_fuse && end != ProductEnd::bias_gradient && (device.fuses_gelu || end == ProductEnd::bias);
+    fused = !rounds && call.product->can_fuse && end != ProductEnd::bias_gradient &&
+            (device.fuses_gelu || end == ProductEnd::bias);
     const ProductTime time = product_time(device, *call.product);
-    cost.main = time.ms;
+    cost.main = time.ms + memory_ms(device, call.product->rounded_bytes);
     cost.idle = time.idle_ms;
     if (end != ProductEnd::none && !fused) cost.end = memory_ms(device, call.product->end_bytes);
   } else if (call.attention) {
@@ -107,7 +110,9 @@ Cost cost_of(const Device& device, const KernelCall& call, bool graphs) {
 
 CallCosts::CallCosts(const Device& device) : device_(device), beside_collective_(device) {
   if (device.multiprocessors <= tensor_group_blocks) return;
-  beside_collective_.product_tflops *= 1 - static_cast<double>(tensor_group_blocks) / device.multiprocessors;
+  const double share = 1 - static_cast<double>(tensor_group_blocks) / device.multiprocessors;
+  beside_collective_.product_tflops *= share;
+  beside_collective_.fp8_tflops *= share;
 }
 
 Cost CallCosts::of(const KernelCall& call, bool graphs, bool beside_collective) {

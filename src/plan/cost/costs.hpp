@@ -25,7 +25,8 @@ struct ProductTime {
 };
 /// Time of a product without its epilogue, with the best tile and split of k. Tiles of all multiprocessors form a wave,
 /// and small ones run at a share of the rate; filling and draining a tile's pipeline adds 256 to k; partial sums of a
-/// split k are written and read once. At least the time of its bytes at the copy rate.
+/// split k are written and read once. At least the time of its bytes at the copy rate. Products of FP8 run at the rate
+/// of Device::fp8_tflops.
 ProductTime product_time(const Device& device, const ProductCall& product);
 
 /// Time of attention by this program's kernels: by warp groups (cuda/kernels/warp_group_*.cu), or by mma.sync

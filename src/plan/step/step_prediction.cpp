@@ -309,6 +309,7 @@ StepPrediction StepPredictor::predict(const Job& job) {
   const train::ExecutionConfig& execution = job.execution;
   const parallel::ProcessGrid& grid = job.grid;
   train::validate(execution, job.model, grid.expert_size(), grid.folds_experts());
+  train::validate_fp8(execution, job.model, grid.tensor_size(), grid.context_size());
   const parallel::PipelineLayout layout = layout_of(job);
   const bool halves = has_halves(job);
   const int micro_batches = micro_batches_of(job);

@@ -150,6 +150,11 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   problems.attempt([&] { optim::validate(adamw); });
   problems.expect(precision.dtype != DType::bf16 || on.device.has_bf16,
                   fmt::format("--dtype bf16: a {} has no bf16; use fp16", on.device.name));
+  problems.expect(
+      !precision.fp8.used || on.device.fp8_tflops > 0,
+      fmt::format("--fp8-format: a {} has no products in FP8 whose rate is known; leave it out", on.device.name));
+  problems.exclude(!precision.fp8.used || batch_file.empty(), "fp8-format", "batch-file",
+                   "train has no products in FP8 on GPUs yet");
   parallel.settle(precision.dtype, config, problems);
   problems.expect(!execution.recomputation.distribute || no_search || options.given("tensor-model-parallel-size"),
                   "--distribute-saved-activations needs --tensor-model-parallel-size");
@@ -162,6 +167,7 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
       no_search ? g.of(ranks, data_ranks.value_or(0)) : parallel::ProcessGrid(ranks, 1, 1);
   plan::SearchSpace space{.world_size = ranks, .ranks_per_node = on.ranks_per_node, .base = {*config, {}, {}, grid}};
   space.base.execution = execution.config(precision.dtype, batch, parallel, {});
+  space.base.execution.fp8 = precision.fp8;
   space.base.execution.variable_lengths = false;  // unknown before there are samples
   space.base.options.optimizer.adamw = adamw;
   space.base.options.optimizer.offload = parallel.sharding.offload();
