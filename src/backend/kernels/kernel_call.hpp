@@ -48,7 +48,7 @@ enum class ProductEnd {
 /// d [m, n] = a b, or d += a b, over k. Row-major, as in the model: m rows, or the outputs of a weight's gradient.
 struct ProductCall {
   std::int64_t m = 0, n = 0, k = 0;
-  std::int64_t batch = 1;  ///< products of one call, alike
+  std::int64_t batch = 1;    ///< products of one call, alike
   double bytes = 0;          ///< operands and results, each read and written once, including what a fused end moves
   double rounded_bytes = 0;  ///< moved by the kernels that first round the operands to FP8; 0: they are not rounded
   ProductEnd end = ProductEnd::none;
