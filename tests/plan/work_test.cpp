@@ -114,6 +114,20 @@ TEST(StageWork, TheLastSumOfALayerRunsBesideTheFirstProductOfTheNext) {
   }
 }
 
+// A layer's collectives backward: its result's gradient, the input of the products, their sum, for both branches.
+TEST(StageWork, InputsOfWeightGradientsAreGatheredBesideEarlierProducts) {
+  using enum KernelKind;
+  train::ExecutionConfig e = execution();
+  e.parallel.sequence_parallel = true;
+  model::ModelConfig model = small();
+  model.vocabulary = 2048;
+  StageWork layer = record_stage(model, e, {4, 4, 1}, {.layers = 1});
+  for (const int operation : {1, 4}) {
+    EXPECT_THAT(products_beside(layer.steps[StepKind::backward], operation),
+                testing::ElementsAre(weight_gradient, input_gradient));
+  }
+}
+
 model::ModelConfig with_experts() {
   model::ModelConfig config = small();
   config.linear_bias = false;

@@ -188,7 +188,8 @@ TensorView SelfAttention::forward_heads(const LayerShape& shape, Gathering& x, c
 }
 
 void SelfAttention::backward_heads(const LayerShape& shape, Gathering& doutput, const DropoutPlan& dropout,
-                                   const Saved& saved, Gradients& gradients) const {
+                                   const Saved& saved, Gradients& gradients,
+                                   const std::function<void()>& arrived) const {
   const ArenaScope scope(context_.workspace);
   TensorView log_sum_exp = saved.log_sum_exp;
   if (saved.heads_out) {
@@ -203,6 +204,7 @@ void SelfAttention::backward_heads(const LayerShape& shape, Gathering& doutput, 
     const parallel::RowChunk chunk{i, shape.row_chunks};
     projection_.backward_input(doutput.rows(chunk), Activation::none, {}, chunk.of(dvalues));
   }
+  arrived();
   projection_.backward_weight(doutput.all(), without_padding(shape, gradients.heads_out));
   const ConstTensorView qkv = saved.qkv;
   const AttentionProblem whole = problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores));
@@ -226,14 +228,15 @@ void SelfAttention::backward_heads(const LayerShape& shape, Gathering& doutput, 
 
 parallel::ChunkWorks SelfAttention::backward_qkv(const LayerShape& shape, const Saved& saved,
                                                  const Gradients& gradients, TensorView dx,
-                                                 parallel::WeightGradient weights, TensorView term) const {
+                                                 parallel::WeightGradient weights, TensorView term,
+                                                 Gathering* input) const {
   if (latent_) {
     latent_->backward_input(shape, saved.input, saved.latent, gradients.qkv, gradients.latent, shape.as_rows(dx),
                             weights);
     return {};
   }
   return qkv_->backward_input(gradients.qkv.reshape({shape.rows(), shape.qkv_columns()}), saved.input,
-                              shape.as_rows(dx), weights, term);
+                              shape.as_rows(dx), weights, term, input);
 }
 
 void SelfAttention::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -89,13 +90,14 @@ class SelfAttention {
 
   // Backward is backward_heads, then backward_qkv.
 
-  /// Fills `gradients` from the gathered gradients.output. Accumulates the gradient of the projection's weight, so that
-  /// nothing is kept for it.
+  /// Fills `gradients` from the gathered gradients.output, all of which has arrived when it calls `arrived`.
+  /// Accumulates the gradient of the projection's weight, so that nothing is kept for it.
   void backward_heads(const LayerShape& shape, parallel::TensorContext::Gathering& doutput, const DropoutPlan& dropout,
-                      const Saved& saved, Gradients& gradients) const;
-  /// Overwrites dx by way of `term`, and returns its sums in flight (ColumnParallelLinear::backward_input).
+                      const Saved& saved, Gradients& gradients, const std::function<void()>& arrived) const;
+  /// Overwrites dx by way of `term` and `input`, and returns its sums in flight (ColumnParallelLinear::backward_input).
   parallel::ChunkWorks backward_qkv(const LayerShape& shape, const Saved& saved, const Gradients& gradients,
-                                    TensorView dx, parallel::WeightGradient weights, TensorView term) const;
+                                    TensorView dx, parallel::WeightGradient weights, TensorView term,
+                                    parallel::TensorContext::Gathering* input) const;
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
   /// Moves the gradient that backward_weight reads to a tensor of `saved` that is no longer read.
   void keep_for_weights(const LayerShape& shape, const Saved& saved, Gradients& gradients) const;

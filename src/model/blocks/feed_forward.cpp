@@ -63,13 +63,13 @@ void FeedForward::backward_input(const LayerShape& shape, const Saved& saved, co
   {
     const ArenaScope scope(context_.workspace);
     Gathering doutput = context_.gather(shape.as_rows(gradients.output));
-    backward_projection(doutput, saved, gradients, weights);
+    backward_projection(doutput, saved, gradients, weights, [] {});
   }
   expansion_.backward_input(gradients.expanded, saved.input, shape.as_rows(dx), weights);
 }
 
 void FeedForward::backward_projection(Gathering& doutput, const Saved& saved, const Gradients& gradients,
-                                      WeightGradient weights) const {
+                                      WeightGradient weights, const std::function<void()>& filled) const {
   for (int i = 0; i < context_.row_chunks; ++i) {
     const RowChunk chunk = context_.chunk(i);
     const ConstTensorView rows = doutput.rows(chunk);
@@ -83,6 +83,7 @@ void FeedForward::backward_projection(Gathering& doutput, const Saved& saved, co
     projection_.backward_input(rows, Activation::none, {}, dactivated);
     activation_.backward(context_.backend, context_.stream(), dactivated, expanded, dexpanded);
   }
+  filled();
   if (saved.activated && weights == WeightGradient::later) return;
   const ArenaScope scope(context_.workspace);
   projection_.backward_weight(doutput.all(), saved.activated ? saved.activated : activate(saved.expanded));
@@ -90,8 +91,8 @@ void FeedForward::backward_projection(Gathering& doutput, const Saved& saved, co
 
 parallel::ChunkWorks FeedForward::backward_expansion(const LayerShape& shape, const Saved& saved,
                                                      const Gradients& gradients, TensorView dx, WeightGradient weights,
-                                                     TensorView term) const {
-  return expansion_.backward_input(gradients.expanded, saved.input, shape.as_rows(dx), weights, term);
+                                                     TensorView term, Gathering* input) const {
+  return expansion_.backward_input(gradients.expanded, saved.input, shape.as_rows(dx), weights, term, input);
 }
 
 void FeedForward::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {

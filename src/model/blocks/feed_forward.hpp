@@ -47,12 +47,15 @@ class FeedForward {
   /// input is recomputed are accumulated here even if `weights` is later.
   void backward_input(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
                       parallel::WeightGradient weights) const;
-  /// First half of backward_input, from the gathered gradients.output: fills gradients.expanded chunk by chunk.
+  /// First half of backward_input, from the gathered gradients.output: fills gradients.expanded chunk by chunk, calls
+  /// `filled`, and then accumulates the gradient of a weight.
   void backward_projection(parallel::TensorContext::Gathering& doutput, const Saved& saved, const Gradients& gradients,
-                           parallel::WeightGradient weights) const;
-  /// Second half: computes dx by way of `term`, and returns its sums in flight (ColumnParallelLinear::backward_input).
+                           parallel::WeightGradient weights, const std::function<void()>& filled) const;
+  /// Second half: computes dx by way of `term` and `input`, and returns its sums in flight
+  /// (ColumnParallelLinear::backward_input).
   parallel::ChunkWorks backward_expansion(const LayerShape& shape, const Saved& saved, const Gradients& gradients,
-                                          TensorView dx, parallel::WeightGradient weights, TensorView term) const;
+                                          TensorView dx, parallel::WeightGradient weights, TensorView term,
+                                          parallel::TensorContext::Gathering* input) const;
   /// Accumulates the weight gradients that backward_input left.
   void backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const;
   /// Moves the gradients that backward_weight reads to tensors of `saved` that are no longer read, and the gradient of

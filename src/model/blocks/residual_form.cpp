@@ -48,7 +48,8 @@ class ResidualForm::BranchRun {
 ResidualForm::Handover::Handover(const parallel::TensorContext& context, const LayerShape& shape)
     : chunks_(shape.row_chunks),
       residual_(shape.allocate_residual(context.workspace)),
-      all_rows_(context.all_rows_of(shape.as_rows(residual_))) {}
+      all_rows_(context.all_rows_of(shape.as_rows(residual_))),
+      input_rows_(context.all_rows_of(shape.as_rows(residual_))) {}
 
 void ResidualForm::Handover::leave(Rest rest) {
   rest_ = std::move(rest);

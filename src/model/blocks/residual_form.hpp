@@ -55,6 +55,8 @@ class ResidualForm {
     TensorView residual() const { return residual_; }
     /// TensorContext::all_rows_of the stream. A layer writes a chunk after it has completed that of its input.
     TensorView all_rows() const { return all_rows_; }
+    /// The same for the gathered input of one product at a time.
+    TensorView input_rows() const { return input_rows_; }
 
     /// Leaves `rest`, which completes a chunk of a layer's result, to the next layer. A single chunk it completes now.
     void leave(Rest rest);
@@ -67,7 +69,7 @@ class ResidualForm {
 
    private:
     int chunks_;
-    TensorView residual_, all_rows_;
+    TensorView residual_, all_rows_, input_rows_;
     Rest rest_;
     int completed_ = 0;  // chunks of rest_
     std::function<void()> then_;

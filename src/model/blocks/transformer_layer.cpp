@@ -3,6 +3,7 @@
 namespace trireme::model {
 
 using parallel::RowChunk;
+using parallel::WeightGradient;
 using Gathering = parallel::TensorContext::Gathering;
 
 namespace {
@@ -98,15 +99,24 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
 void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
                                       Saved& saved, Gradients& gradients, ResidualForm::Handover& handover,
                                       TensorView dx, parallel::WeightGradient weights, double mean_gradient) const {
+  // The inputs that the weights' gradients read are gathered beside earlier products, not before this rank's sums.
+  std::optional<Gathering> attention_input, feed_forward_input;
+  const auto gather = [&](std::optional<Gathering>& input, ConstTensorView x) {
+    if (weights == WeightGradient::now && context_.overlap) input.emplace(context_.gather(x, handover.input_rows()));
+  };
+  const auto started = [](std::optional<Gathering>& input) { return input ? &*input : nullptr; };
   const ResidualForm::BranchGradient attention{
       .output = gradients.attention.output,
       .output_part =
           [&](Gathering& doutput) {
-            attention_.backward_heads(shape, doutput, dropout, saved.attention, gradients.attention);
+            attention_.backward_heads(shape, doutput, dropout, saved.attention, gradients.attention, [&] {
+              if (attention_.gathers_input()) gather(attention_input, saved.attention.input);
+            });
           },
       .input_part =
           [&](TensorView din, TensorView term) {
-            return attention_.backward_qkv(shape, saved.attention, gradients.attention, din, weights, term);
+            return attention_.backward_qkv(shape, saved.attention, gradients.attention, din, weights, term,
+                                           started(attention_input));
           },
       .bias_gradient = attention_bias_.gradient,
       .dropout = dropout.at(layer_, DropoutSite::attention_output)};
@@ -123,10 +133,12 @@ void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView d
     };
   } else {
     feed_forward.output_part = [&](Gathering& doutput) {
-      feed_forward_->backward_projection(doutput, saved.feed_forward, gradients.feed_forward, weights);
+      feed_forward_->backward_projection(doutput, saved.feed_forward, gradients.feed_forward, weights,
+                                         [&] { gather(feed_forward_input, saved.feed_forward.input); });
     };
     feed_forward.input_part = [&](TensorView din, TensorView term) {
-      return feed_forward_->backward_expansion(shape, saved.feed_forward, gradients.feed_forward, din, weights, term);
+      return feed_forward_->backward_expansion(shape, saved.feed_forward, gradients.feed_forward, din, weights, term,
+                                               started(feed_forward_input));
     };
   }
   residual_->backward(shape, dy, attention, feed_forward, saved.residual, handover, dx);

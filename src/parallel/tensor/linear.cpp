@@ -75,12 +75,13 @@ void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x,
 }
 
 ChunkWorks ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx,
-                                                WeightGradient weights, TensorView term) const {
+                                                WeightGradient weights, TensorView term,
+                                                TensorContext::Gathering* input) const {
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
-  std::optional<TensorContext::Gathering> input;
-  if (weights == WeightGradient::now) input.emplace(context_.gather(x));
-  if (input && !context_.overlap) input->all();
+  std::optional<TensorContext::Gathering> started;
+  if (input == nullptr && weights == WeightGradient::now) input = &started.emplace(context_.gather(x));
+  if (input != nullptr && !context_.overlap) input->all();
   ChunkWorks sums;
   for (int i = 0; i < context_.row_chunks; ++i) {
     const RowChunk chunk = context_.chunk(i);
@@ -88,7 +89,7 @@ ChunkWorks ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorV
     sums.chunks.push_back(context_.sum_chunk(chunk.of(dx), chunk.of(term)));
     if (!context_.overlap) sums.wait(stream);
   }
-  if (input) accumulate(dy, input->all());
+  if (input != nullptr) accumulate(dy, input->all());
   return sums;
 }
 

@@ -35,9 +35,9 @@ class ColumnParallelLinear {
   void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights) const;
   /// The same with `term`, a result of TensorContext::term_of(dx), for this rank's term. Returns the sums in flight,
   /// one for each chunk of dx. They run behind the products of the weights' gradients and what follows; a chunk of
-  /// `term` is free after its sum.
+  /// `term` is free after its sum. `input` is a gathering of x that has started; null: it starts here.
   ChunkWorks backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights,
-                            TensorView term) const;
+                            TensorView term, TensorContext::Gathering* input = nullptr) const;
   /// Accumulates the gradients of weights and biases.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 

@@ -125,8 +125,10 @@ struct TensorContext {
     return workspace.allocate(rows.dtype(), {rows.shape()[0] * tensor_group.size(), rows.shape()[1]});
   }
   /// Starts gathering all chunks of a matrix of the residual stream, in the work space.
-  Gathering gather(ConstTensorView rows) const {
-    Gathering gathering(*this, rows, all_rows_of(rows));
+  Gathering gather(ConstTensorView rows) const { return gather(rows, all_rows_of(rows)); }
+  /// The same in `whole`, a result of `all_rows_of`.
+  Gathering gather(ConstTensorView rows, TensorView whole) const {
+    Gathering gathering(*this, rows, whole);
     for (int i = 0; i < row_chunks; ++i) gathering.start_next();
     return gathering;
   }
