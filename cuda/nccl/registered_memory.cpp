@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "src/base/check.hpp"
 #include "src/base/log.hpp"
 
 // Headers of an older NCCL lack some of these, and so may the library at run time, whatever the headers.
@@ -77,8 +78,12 @@ Buffer RegisteredMemory::allocate(std::size_t size_bytes) {
   // A window's size is a multiple of 4096 bytes (NCCL_WIN_REQUIRED_ALIGNMENT).
   constexpr std::size_t page_bytes = 4096;
   const std::size_t taken = (std::max<std::size_t>(size_bytes, 1) + page_bytes - 1) / page_bytes * page_bytes;
-  const auto take = [](void** data, std::size_t bytes) {
-    return ncclMemAlloc(data, bytes) == ncclSuccess ? cudaSuccess : cudaErrorMemoryAllocation;
+  const auto take = [&](void** data, std::size_t bytes) {
+    const ncclResult_t status = ncclMemAlloc(data, bytes);
+    if (status == ncclSuccess) return cudaSuccess;
+    TRIREME_CHECK(memory_->info().free < bytes, NcclError, "ncclMemAlloc of {} MiB failed: {}; {}", bytes >> 20,
+                  ncclGetErrorString(status), to_string(group_->device().location()));
+    return cudaErrorMemoryAllocation;
   };
   // Unlike cudaFree, ncclMemFree does not wait for the GPU.
   const auto free = [](void* data) {

@@ -110,6 +110,8 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
   config_.execution.settle(options_, config_.parallel, config_.device, problems);
   problems.exclude(!config_.parallel.registered_buffers || !config_.device.deterministic, "use-nccl-ub",
                    "deterministic-mode", "NVLink switches add the buffers in an order that may differ");
+  problems.exclude(!config_.parallel.registered_buffers || config_.device.communicator != DeviceTransport::staged,
+                   "use-nccl-ub", "communicator staged");
   problems.expect(!model || model->predicts_tokens() || config_.execution.cross_entropy_chunks == 1,
                   "--cross-entropy-chunks divides an output layer over the vocabulary, which a task's head is not");
   config_.initialisation.check(options_, problems);

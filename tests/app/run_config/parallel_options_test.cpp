@@ -49,6 +49,14 @@ TEST(RowChunks, LeaveEachTensorRankItsConsecutiveTokensForExperts) {
                  "--tensor-model-parallel-size");
 }
 
+TEST(RegisteredBuffers, AreOfOneSizeOnAllRanksAndSummedInAnyOrder) {
+  const Words registered = gpt + "--tp 2 --use-nccl-ub ";
+  EXPECT_TRUE(read(registered).execution_config().parallel.registered_buffers);
+  expect_refused(registered + "--deterministic-mode", "--use-nccl-ub and --deterministic-mode exclude each other");
+  expect_refused(registered + "--communicator staged", "--use-nccl-ub and --communicator staged exclude each other");
+  expect_refused(experts + "8 --use-nccl-ub", "--use-nccl-ub excludes experts");
+}
+
 TEST(Experts, AreNotRecorded) {
   expect_refused(experts + "8 --cuda-graphs", "--moe-pad-expert-input-to-capacity, or leave out --cuda-graphs");
 }
