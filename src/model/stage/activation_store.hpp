@@ -15,8 +15,8 @@ namespace trireme::model {
 /// host memory. A closed arena keeps its memory for a later micro-batch.
 class ActivationStore {
  public:
-  /// `backend` must live longer.
-  explicit ActivationStore(Backend& backend) : backend_(backend), host_(backend) {}
+  /// Takes device memory from `allocator`, host memory from `backend`; both must live longer.
+  ActivationStore(Allocator& allocator, Backend& backend) : allocator_(allocator), backend_(backend), host_(backend) {}
 
   /// Opens the lowest-numbered free arena for a micro-batch. The numbers depend only on the schedule.
   Arena& open(int chunk, int micro_batch);
@@ -46,6 +46,7 @@ class ActivationStore {
   struct Arenas {
     Arena device, host;
   };
+  Allocator& allocator_;
   Backend& backend_;
   std::vector<std::unique_ptr<Arenas>> arenas_;
   HostActivations host_;                             // after `arenas_`: its copies end before they are freed

@@ -34,7 +34,7 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
       has_table_in_head_(config.has_table_in_head()),
       sequence_(sequence),
       shape_(longest_shape(context, config, shard, sequence, micro_batch_size, dtype)),
-      activations_(context.workspace.allocator()),
+      activations_(context.workspace.allocator(), context.backend),
       layers_(context, parameters, config, shard, recomputation, hooks, first_layer_unit(), activations_) {
   if (shard.first_stage) embedding_.emplace(context, vocabulary, parameters, config);
   if (shard.last_stage) {
