@@ -84,7 +84,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
                      make_attention(scratch(), device_->shared_bytes_of_block(), device_->compute_capability() == 90),
                  .elementwise = make_elementwise(scratch()),
                  .embedding = make_embedding(),
-                 .cross_entropy = make_cross_entropy(),
+                 .cross_entropy = make_cross_entropy(device_->shared_bytes_of_block()),
                  .optimizer = make_optimizer(),
                  .reduce = make_reduce(scratch()),
                  .rotary = make_rotary(),

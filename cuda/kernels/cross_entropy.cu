@@ -12,7 +12,8 @@ namespace trireme::cuda {
 namespace {
 
 // One block per row. Forward reads the logits once. Backward waits for all ranks' statistics, reads the logits again
-// and overwrites them with their gradient. Each logit is thus accessed three times: 6 bytes in a 16-bit type.
+// and overwrites them with their gradient. Each logit is thus accessed three times: 6 bytes in a 16-bit type. A rank
+// with all classes does both at once, from shared memory: 4 bytes.
 
 /// e^x; in fp32 within 2^-22 and the rounding of its argument. It dominates these kernels.
 template <class A>
@@ -27,41 +28,92 @@ __device__ A exponential(A x) {
 /// Vec8s of a row that a thread has in flight together.
 constexpr int vec8s_in_flight = 2;
 
-template <class T>
-__global__ void __launch_bounds__(block_threads)
-    statistics_kernel(std::int64_t columns, VocabularyShard shard, const T* logits, const std::int32_t* targets,
-                      Accumulation<T>* maximum, Accumulation<T>* sum_exp, Accumulation<T>* target_logit) {
+/// The largest logit of a row, and the sum of their exponentials relative to it, for all threads of the block. Copies
+/// the row to `kept`, unless that is null: each thread its own Vec8s.
+template <int in_flight, class T>
+__device__ void row_statistics(const T* row, std::int64_t classes, T* kept, Accumulation<T>& max_logit,
+                               Accumulation<T>& sum) {
   using A = Accumulation<T>;
   constexpr A infinity = std::numeric_limits<A>::infinity();
   // A sum relative to `max_logit`; the row may start with logits of minus infinity.
-  const auto shift = [](A max_logit) { return max_logit == -infinity ? A{0} : max_logit; };
-  const T* row = logits + blockIdx.x * columns;
-  A own = -infinity, sum = 0, value[8];
-  for (std::int64_t first = threadIdx.x; first < vec8s_of(shard.classes); first += vec8s_in_flight * block_threads) {
-    Vec8 range[vec8s_in_flight];
-    PackedVec8<T> logit[vec8s_in_flight];
+  const auto shift = [](A logit) { return logit == -infinity ? A{0} : logit; };
+  A own = -infinity, own_sum = 0, value[8];
+  for (std::int64_t first = threadIdx.x; first < vec8s_of(classes); first += in_flight * block_threads) {
+    Vec8 range[in_flight];
+    PackedVec8<T> logit[in_flight];
 #pragma unroll
-    for (int i = 0; i < vec8s_in_flight; ++i) {
-      range[i] = vec8_at(first + i * block_threads, shard.classes);
+    for (int i = 0; i < in_flight; ++i) {
+      range[i] = vec8_at(first + i * block_threads, classes);
       logit[i].load(row + range[i].begin, range[i].size);
     }
 #pragma unroll
-    for (int i = 0; i < vec8s_in_flight; ++i) {
+    for (int i = 0; i < in_flight; ++i) {
       logit[i].unpack(value);
+      if (kept != nullptr) store(value, range[i].size, kept + range[i].begin);
       if (range[i].size < 8) {
         for (int c = 0; c < 8; ++c) value[c] = c < range[i].size ? value[c] : -infinity;
       }
       A here = own;
       for (const A v : value) here = Maximum<A>{}(here, v);
       if (here > own) {
-        sum *= exponential(own - here);
+        own_sum *= exponential(own - here);
         own = here;
       }
-      for (const A v : value) sum += exponential(v - shift(own));
+      for (const A v : value) own_sum += exponential(v - shift(own));
     }
   }
-  const A max_logit = block_combine<Maximum<A>>(own);
-  sum = block_combine<Plus<A>>(sum * exponential(shift(own) - shift(max_logit)));
+  max_logit = block_combine<Maximum<A>>(own);
+  sum = block_combine<Plus<A>>(own_sum * exponential(shift(own) - shift(max_logit)));
+}
+
+/// The gradient of a row of `logits`, which may be `row`.
+template <bool capped, class T>
+__device__ void row_gradient(const T* logits, std::int64_t columns, std::int64_t classes, std::int64_t target,
+                             Accumulation<T> shift, Accumulation<T> sum_exp, Accumulation<T> gradient,
+                             Accumulation<T> curvature, T* row) {
+  using A = Accumulation<T>;
+  const A factor = gradient / sum_exp;
+  A value[8];
+  for (std::int64_t first = threadIdx.x; first < vec8s_of(columns); first += vec8s_in_flight * block_threads) {
+    Vec8 range[vec8s_in_flight];
+    PackedVec8<T> logit[vec8s_in_flight];
+#pragma unroll
+    for (int i = 0; i < vec8s_in_flight; ++i) {
+      range[i] = vec8_at(first + i * block_threads, columns);
+      logit[i].load(logits + range[i].begin, vec8_at(first + i * block_threads, classes).size);
+    }
+#pragma unroll
+    for (int i = 0; i < vec8s_in_flight; ++i) {
+      const std::int64_t own_target = target - range[i].begin, own_classes = classes - range[i].begin;
+      logit[i].unpack(value);
+      const auto slope = [&](A v) { return capped ? 1 - v * v * curvature : A{1}; };
+      for (A& v : value) v = exponential(v - shift) * factor * slope(v);
+      if (own_target >= 0 && own_target < 8) {
+        A after_cap[8];
+        logit[i].unpack(after_cap);
+        for (int c = 0; c < 8; ++c) value[c] -= c == own_target ? gradient * slope(after_cap[c]) : A{0};
+      }
+      if (own_classes < 8) {
+        for (int c = 0; c < 8; ++c) value[c] = c < own_classes ? value[c] : A{0};
+      }
+      store(value, range[i].size, row + range[i].begin);
+    }
+  }
+}
+
+template <class A>
+__device__ A loss_of(A weight, A sum_exp, A maximum, A target_logit) {
+  return weight == 0 ? A{0} : weight * (std::log(sum_exp) + maximum - target_logit);
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    statistics_kernel(std::int64_t columns, VocabularyShard shard, const T* logits, const std::int32_t* targets,
+                      Accumulation<T>* maximum, Accumulation<T>* sum_exp, Accumulation<T>* target_logit) {
+  using A = Accumulation<T>;
+  const T* row = logits + blockIdx.x * columns;
+  A max_logit, sum;
+  row_statistics<vec8s_in_flight>(row, shard.classes, static_cast<T*>(nullptr), max_logit, sum);
   if (threadIdx.x != 0) return;
   maximum[blockIdx.x] = max_logit;
   sum_exp[blockIdx.x] = sum;
@@ -81,7 +133,7 @@ __global__ void __launch_bounds__(block_threads) losses_kernel(std::int64_t n, c
                                                                const A* target_logit, const A* weights, A* losses) {
   const std::int64_t i = global_thread();
   if (i >= n) return;
-  losses[i] = weights[i] == 0 ? A{0} : weights[i] * (std::log(sum_exp[i]) + maximum[i] - target_logit[i]);
+  losses[i] = loss_of(weights[i], sum_exp[i], maximum[i], target_logit[i]);
 }
 
 template <class T>
@@ -114,40 +166,38 @@ __global__ void __launch_bounds__(block_threads)
     backward_kernel(std::int64_t columns, VocabularyShard shard, const Accumulation<T>* maximum,
                     const Accumulation<T>* sum_exp, const std::int32_t* targets, const Accumulation<T>* loss_gradient,
                     Accumulation<T> curvature, T* logits) {
-  using A = Accumulation<T>;
-  T* row = logits + blockIdx.x * columns;
-  const A shift = maximum[blockIdx.x], gradient = loss_gradient[blockIdx.x], factor = gradient / sum_exp[blockIdx.x];
   const std::int64_t target = targets[blockIdx.x] - shard.first_class;
-  A value[8];
-  for (std::int64_t first = threadIdx.x; first < vec8s_of(columns); first += vec8s_in_flight * block_threads) {
-    Vec8 range[vec8s_in_flight];
-    PackedVec8<T> logit[vec8s_in_flight];
-#pragma unroll
-    for (int i = 0; i < vec8s_in_flight; ++i) {
-      range[i] = vec8_at(first + i * block_threads, columns);
-      logit[i].load(row + range[i].begin, range[i].size);
-    }
-#pragma unroll
-    for (int i = 0; i < vec8s_in_flight; ++i) {
-      const std::int64_t own_target = target - range[i].begin, classes = shard.classes - range[i].begin;
-      logit[i].unpack(value);
-      const auto slope = [&](A v) { return capped ? 1 - v * v * curvature : A{1}; };
-      for (A& v : value) v = exponential(v - shift) * factor * slope(v);
-      if (own_target >= 0 && own_target < 8) {
-        A after_cap[8];
-        logit[i].unpack(after_cap);
-        for (int c = 0; c < 8; ++c) value[c] -= c == own_target ? gradient * slope(after_cap[c]) : A{0};
-      }
-      if (classes < 8) {
-        for (int c = 0; c < 8; ++c) value[c] = c < classes ? value[c] : A{0};
-      }
-      store(value, range[i].size, row + range[i].begin);
-    }
-  }
+  T* row = logits + blockIdx.x * columns;
+  row_gradient<capped>(row, columns, shard.classes, target, maximum[blockIdx.x], sum_exp[blockIdx.x],
+                       loss_gradient[blockIdx.x], curvature, row);
+}
+
+/// Losses and gradients of rows with all classes. Dynamic shared memory: a row, if `held`; otherwise it is read again.
+template <class T, bool capped, bool held>
+__global__ void __launch_bounds__(block_threads)
+    losses_and_gradient_kernel(std::int64_t columns, VocabularyShard shard, const std::int32_t* targets,
+                               const Accumulation<T>* weights, const Accumulation<T>* loss_gradient,
+                               Accumulation<T> curvature, Accumulation<T>* losses, T* logits) {
+  using A = Accumulation<T>;
+  // Half as many blocks at once as without the row have twice as much in flight.
+  constexpr int in_flight = 2 * vec8s_in_flight;
+  T* row = logits + blockIdx.x * columns;
+  T* kept = held ? gpu::dynamic_shared<T>() : nullptr;
+  const std::int64_t target = targets[blockIdx.x] - shard.first_class;
+  const bool has_target = target >= 0 && target < shard.classes;
+  const A target_logit = has_target && threadIdx.x == 0 ? gpu::widen(row[target]) : A{0};
+  A max_logit, sum;
+  row_statistics<in_flight>(row, shard.classes, kept, max_logit, sum);  // waits for the target's logit
+  if (threadIdx.x == 0) losses[blockIdx.x] = loss_of(weights[blockIdx.x], sum, max_logit, target_logit);
+  row_gradient<capped>(held ? kept : row, columns, shard.classes, target, max_logit, sum, loss_gradient[blockIdx.x],
+                       curvature, row);
 }
 
 class CudaCrossEntropy final : public CrossEntropyKernels {
  public:
+  /// A multiprocessor has the shared memory of two rows, to load one while it computes the other.
+  explicit CudaCrossEntropy(std::size_t max_shared_bytes) : max_row_bytes_(max_shared_bytes / 2 - 1024) {}
+
   void statistics(Stream& stream, ConstTensorView logits, VocabularyShard shard, ConstTensorView targets,
                   TensorView maximum, TensorView sum_exp, TensorView target_logit) override {
     check_cross_entropy("cross entropy's statistics", logits, shard, {maximum, sum_exp, target_logit});
@@ -199,10 +249,39 @@ class CudaCrossEntropy final : public CrossEntropyKernels {
                   logits.as<T>());
     });
   }
+
+  void losses_and_gradient(Stream& stream, VocabularyShard shard, ConstTensorView targets, ConstTensorView weights,
+                           ConstTensorView loss_gradient, double soft_cap, TensorView losses,
+                           TensorView logits) override {
+    check_cross_entropy("losses_and_gradient", logits, shard, {weights, loss_gradient, losses});
+    check_targets("losses_and_gradient", logits, targets);
+    dispatch_gpu(logits.dtype(), [&]<class T, class A>() {
+      const bool capped = soft_cap > 0;
+      const A curvature = capped ? static_cast<A>(1 / (soft_cap * soft_cap)) : A{0};
+      const std::int64_t columns = logits.shape().back();
+      const std::size_t row_bytes = static_cast<std::size_t>(8 * vec8s_of(columns)) * sizeof(T);
+      const auto launch = [&](std::size_t shared_bytes, auto kernel) {
+        gpu::launch(stream, {"losses_and_gradient", rows_of(logits.shape()), block_threads, shared_bytes}, kernel,
+                    columns, shard, targets.as<std::int32_t>(), weights.as<A>(), loss_gradient.as<A>(), curvature,
+                    losses.as<A>(), logits.as<T>());
+      };
+      if (row_bytes <= max_row_bytes_) {
+        launch(row_bytes,
+               capped ? losses_and_gradient_kernel<T, true, true> : losses_and_gradient_kernel<T, false, true>);
+      } else {
+        launch(0, capped ? losses_and_gradient_kernel<T, true, false> : losses_and_gradient_kernel<T, false, false>);
+      }
+    });
+  }
+
+ private:
+  std::size_t max_row_bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<CrossEntropyKernels> make_cross_entropy() { return std::make_unique<CudaCrossEntropy>(); }
+std::unique_ptr<CrossEntropyKernels> make_cross_entropy(std::size_t max_shared_bytes) {
+  return std::make_unique<CudaCrossEntropy>(max_shared_bytes);
+}
 
 }  // namespace trireme::cuda

@@ -24,19 +24,29 @@ std::unique_ptr<ElementwiseKernels> make_elementwise(Scratch scratch);
 std::unique_ptr<NormKernels> make_norm(Scratch scratch);
 std::unique_ptr<EmbeddingKernels> make_embedding();
 std::unique_ptr<ExpertKernels> make_experts(Scratch scratch);
-std::unique_ptr<CrossEntropyKernels> make_cross_entropy();
 std::unique_ptr<OptimizerKernels> make_optimizer();
 std::unique_ptr<ReduceKernels> make_reduce(Scratch scratch);
 std::unique_ptr<RotaryKernels> make_rotary();
-/// `max_shared_bytes` is the maximum shared memory of a block; `warp_groups` whether the device has their products.
+/// `max_shared_bytes` is the maximum shared memory of a block, here and below.
+std::unique_ptr<CrossEntropyKernels> make_cross_entropy(std::size_t max_shared_bytes);
+/// `warp_groups`: whether the device has their products.
 std::unique_ptr<AttentionKernels> make_attention(Scratch scratch, std::size_t max_shared_bytes, bool warp_groups);
 
 // Kernels of a family in separate files.
 
-/// NormKernels::normalise_backward of tensors that fit.
+/// ElementwiseKernels::bias_dropout_add_backward of tensors that fit.
+void drop_gradient(Stream& stream, const Scratch& new_scratch, ConstTensorView dsum, const Dropout& dropout,
+                   TensorView dx, TensorView dbias);
+
+/// The branch whose end was normalised, and the gradients of its result and its bias, which may be empty.
+struct EndedBranch {
+  Dropout dropout;
+  TensorView dx, dbias;
+};
+/// NormKernels::normalise_backward of tensors that fit; with a branch bias_dropout_add_norm_backward.
 void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
                    const NormWeight& weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
-                   TensorView dx, TensorView dweight, TensorView dbias);
+                   TensorView dx, TensorView dweight, TensorView dbias, const EndedBranch* branch = nullptr);
 
 /// ExpertKernels::route and its gradient.
 void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& problem, ConstTensorView logits,

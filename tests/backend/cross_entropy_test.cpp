@@ -102,12 +102,23 @@ void compute(DType dtype, CrossEntropy& c, std::vector<std::int64_t> splits = {}
   const Tensor all_sum = make_tensor(b, accumulation, {n}, sum), losses = make_tensor(b, accumulation, {n}, target);
   kernels.losses(stream, all_maximum, all_sum, losses, weights, losses);
   c.losses = values_of(b, losses);
+  const auto expect_the_same_at_once =
+      [&, inputs = padded_columns(c, {0, c.classes}, padding)](const std::vector<double>& gradients) {
+        const VocabularyShard all{0, c.classes};
+        const Tensor logits = make_tensor(b, dtype, {n, c.classes + padding}, inputs);
+        const Tensor own_losses = poisoned_tensor(b, accumulation, {n});
+        kernels.losses_and_gradient(stream, all, targets, weights, weights, c.soft_cap, own_losses, logits);
+        const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
+        EXPECT_TRUE(std::ranges::equal(values_of(b, own_losses), c.losses, same));
+        EXPECT_TRUE(std::ranges::equal(values_of(b, logits), gradients, same));
+      };
 
   c.dlogits.assign(n * c.classes, 0);
   for (const auto& [shard, logits, own_maximum, own_sum, own_target] : shards) {
     const std::vector<double> rounded = values_of(b, logits);
     kernels.backward(stream, shard, all_maximum, all_sum, targets, weights, c.soft_cap, logits);
     const std::vector<double> gradients = values_of(b, logits);
+    if (shards.size() == 1) expect_the_same_at_once(gradients);
     for (std::int64_t i = 0; i < n; ++i) {
       for (std::int64_t j = 0; j < shard.classes + padding; ++j) {
         const double gradient = gradients[i * (shard.classes + padding) + j];

@@ -66,7 +66,7 @@ class HostBackend final : public ForwardingBackend {
                           .attention = cuda::make_attention(scratch, gpu::host::max_shared_bytes, true),
                           .elementwise = cuda::make_elementwise(scratch),
                           .embedding = cuda::make_embedding(),
-                          .cross_entropy = cuda::make_cross_entropy(),
+                          .cross_entropy = cuda::make_cross_entropy(gpu::host::max_shared_bytes),
                           .optimizer = cuda::make_optimizer(),
                           .reduce = cuda::make_reduce(scratch),
                           .rotary = cuda::make_rotary(),

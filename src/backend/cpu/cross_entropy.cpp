@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/cpu/exponentials.hpp"
@@ -146,6 +147,20 @@ class CpuCrossEntropy final : public CrossEntropyKernels {
         if (own) row[c] = static_cast<T>(at_target);
         for (std::int64_t padding = shard.classes; padding < columns; ++padding) row[padding] = T(0);
       });
+    });
+  }
+
+  void losses_and_gradient(Stream& stream, VocabularyShard shard, ConstTensorView targets, ConstTensorView weights,
+                           ConstTensorView loss_gradient, double soft_cap, TensorView losses,
+                           TensorView logits) override {
+    dispatch_float(losses.dtype(), [&]<class T, class A>() {
+      const std::int64_t n = losses.numel();
+      std::vector<A> numbers(static_cast<std::size_t>(2 * n));
+      const TensorView maximum(numbers.data(), {n}), sum_exp(numbers.data() + n, {n});
+      // `losses` first holds the targets' logits.
+      statistics(stream, logits, shard, targets, maximum, sum_exp, losses);
+      this->losses(stream, maximum, sum_exp, losses, weights, losses);
+      backward(stream, shard, maximum, sum_exp, targets, loss_gradient, soft_cap, logits);
     });
   }
 

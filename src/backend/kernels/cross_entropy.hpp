@@ -62,6 +62,21 @@ class CrossEntropyKernels : public KernelFamily<CrossEntropyKernels> {
     pass_on(&CrossEntropyKernels::backward, stream, {KernelKind::cross_entropy, bytes_of({logits, logits})}, shard,
             maximum, sum_exp, targets, loss_gradient, soft_cap, logits);
   }
+
+  /// `statistics`, `losses` and `backward` at once, for a rank that has all classes: losses[i] = weights[i] (log sum
+  /// exp(logits) - target_logit), and logits = their gradient in place. losses, weights, loss_gradient [n] A.
+  /// Overwrites losses.
+  virtual void losses_and_gradient(Stream& stream, VocabularyShard shard, ConstTensorView targets,
+                                   ConstTensorView weights, ConstTensorView loss_gradient, double soft_cap,
+                                   TensorView losses, TensorView logits) {
+    // cuda/kernels/cross_entropy.cu keeps a row in half of a multiprocessor's shared memory, on H100; others are read
+    // twice.
+    const double row_bytes = static_cast<double>(logits.shape().back()) * static_cast<double>(size_of(logits.dtype()));
+    const double again = row_bytes <= 113 << 10 ? 0 : bytes_of({logits});
+    pass_on(&CrossEntropyKernels::losses_and_gradient, stream,
+            {KernelKind::cross_entropy, bytes_of({logits, logits, weights, loss_gradient, losses}) + again}, shard,
+            targets, weights, loss_gradient, soft_cap, losses, logits);
+  }
 };
 
 }  // namespace trireme

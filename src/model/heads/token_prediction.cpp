@@ -25,7 +25,8 @@ TokenPrediction::Chunk TokenPrediction::allocate_chunk(DType dtype, std::int64_t
 }
 
 TokenPrediction::Chunk TokenPrediction::run_chunk(const MicroBatch& batch, const Chunk& chunk, std::int64_t begin,
-                                                  ConstTensorView x, TensorView losses) const {
+                                                  ConstTensorView x, TensorView losses,
+                                                  ConstTensorView gradient) const {
   const std::int64_t count = x.shape()[0];
   const Chunk part{count,
                    chunk.logits.rows(0, count),
@@ -35,8 +36,15 @@ TokenPrediction::Chunk TokenPrediction::run_chunk(const MicroBatch& batch, const
   if (batch.logits) {
     context_.backend.elementwise().convert(context_.stream(), part.logits, batch.logits.rows(begin, count));
   }
-  cross_entropy_.forward(part.logits, batch.labels.flat(begin, count), batch.loss_weights.flat(begin, count), part.loss,
-                         losses.flat(begin, count), batch.rivals ? batch.rivals.flat(begin, count) : TensorView());
+  const ConstTensorView labels = batch.labels.flat(begin, count), weights = batch.loss_weights.flat(begin, count);
+  const TensorView own_losses = losses.flat(begin, count);
+  if (gradient && is_one_pass(batch)) {
+    cross_entropy_.forward_backward(part.logits, labels, weights, gradient.flat(begin, count), own_losses);
+    return part;
+  }
+  cross_entropy_.forward(part.logits, labels, weights, part.loss, own_losses,
+                         batch.rivals ? batch.rivals.flat(begin, count) : TensorView());
+  if (gradient) cross_entropy_.backward(part.logits, labels, gradient.flat(begin, count), part.loss);
   return part;
 }
 
@@ -57,11 +65,17 @@ TokenPrediction::Saved TokenPrediction::forward(const MicroBatch& batch, const S
     }
   } else {
     saved.logits = arena.allocate(x.dtype(), {n, vocabulary_rows_});
-    saved.loss = {arena.allocate(type, {n}), arena.allocate(type, {n})};
+    const bool at_once = mode.backward && is_one_pass(batch);
+    if (!at_once) saved.loss = {arena.allocate(type, {n}), arena.allocate(type, {n})};
     logits(x, saved.logits);
     if (batch.logits) context_.backend.elementwise().convert(context_.stream(), saved.logits, batch.logits);
-    cross_entropy_.forward(saved.logits, batch.labels.reshape({n}), batch.loss_weights, saved.loss, losses,
-                           batch.rivals);
+    const ConstTensorView labels = batch.labels.reshape({n});
+    if (at_once) {
+      cross_entropy_.forward_backward(saved.logits, labels, batch.loss_weights, gradient_of_losses(batch, mode),
+                                      losses);
+    } else {
+      cross_entropy_.forward(saved.logits, labels, batch.loss_weights, saved.loss, losses, batch.rivals);
+    }
   }
   loss_sum_.add(losses);
   return saved;
@@ -70,20 +84,18 @@ TokenPrediction::Saved TokenPrediction::forward(const MicroBatch& batch, const S
 void TokenPrediction::backward(const MicroBatch& batch, const StageMode& mode, const Saved& saved, TensorView dx) {
   const ArenaScope scope(context_.workspace);
   const std::int64_t n = batch.labels.numel();
-  const ConstTensorView gradient = model::loss_gradient(context_.backend, batch.loss_weights, batch.loss_gradient,
-                                                        mode.loss_gradient, context_.workspace);
   if (!in_chunks()) {
-    cross_entropy_.backward(saved.logits, batch.labels.reshape({n}), gradient, saved.loss);
+    if (saved.loss.maximum) {
+      cross_entropy_.backward(saved.logits, batch.labels.reshape({n}), gradient_of_losses(batch, mode), saved.loss);
+    }
     output_.backward_input(saved.logits, saved.input, dx, parallel::WeightGradient::now);
     return;
   }
+  const ConstTensorView gradient = gradient_of_losses(batch, mode);
   const TensorView losses = context_.workspace.allocate(gradient.dtype(), {n});
   const Chunk chunk = allocate_chunk(dx.dtype(), n);
   output_.backward_in_chunks(chunk.rows, saved.input, dx, [&](std::int64_t begin, ConstTensorView x) {
-    const Chunk part = run_chunk(batch, chunk, begin, x, losses);
-    cross_entropy_.backward(part.logits, batch.labels.flat(begin, part.rows), gradient.flat(begin, part.rows),
-                            part.loss);
-    return part.logits;
+    return run_chunk(batch, chunk, begin, x, losses, gradient).logits;
   });
   loss_sum_.add(losses);
 }

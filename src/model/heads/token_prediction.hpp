@@ -18,9 +18,9 @@ class TokenPrediction {
  public:
   /// State between forward and backward; with chunks only the input.
   struct Saved {
-    ConstTensorView input;  // [N, h]
-    TensorView logits;      // [n, vocabulary rows]
-    parallel::VocabularyParallelCrossEntropy::Saved loss;
+    ConstTensorView input;                                 // [N, h]
+    TensorView logits;                                     // [n, vocabulary rows], or their gradient already
+    parallel::VocabularyParallelCrossEntropy::Saved loss;  // without the gradient
   };
 
   /// logits = x table^T + bias, and if `soft_cap` is above 0 their cap (ElementwiseKernels::soft_cap); `table`
@@ -58,10 +58,18 @@ class TokenPrediction {
   }
   /// Allocates a chunk of `n` rows of type `dtype`.
   Chunk allocate_chunk(DType dtype, std::int64_t n) const;
-  /// Computes the logits and losses of `x` [rows, h], the rows of the gathered input from `begin` on. Returns the part
-  /// of `chunk` that they use. `losses` [n] A belong to the micro-batch.
-  Chunk run_chunk(const MicroBatch& batch, const Chunk& chunk, std::int64_t begin, ConstTensorView x,
-                  TensorView losses) const;
+  /// Gradients of the losses, in the work space.
+  ConstTensorView gradient_of_losses(const MicroBatch& batch, const StageMode& mode) const {
+    return model::loss_gradient(context_.backend, batch.loss_weights, batch.loss_gradient, mode.loss_gradient,
+                                context_.workspace);
+  }
+  /// Returns whether a pass with backward computes losses and the logits' gradient at once.
+  bool is_one_pass(const MicroBatch& batch) const { return cross_entropy_.is_whole() && !batch.rivals; }
+  /// Computes the logits and losses of `x` [rows, h], the rows of the gathered input from `begin` on, and with the
+  /// losses' `gradient` [n] A that of the logits. Returns the part of `chunk` that they use. `losses` [n] A belong to
+  /// the micro-batch.
+  Chunk run_chunk(const MicroBatch& batch, const Chunk& chunk, std::int64_t begin, ConstTensorView x, TensorView losses,
+                  ConstTensorView gradient = {}) const;
 
   parallel::TensorContext context_;
   std::int64_t vocabulary_rows_;

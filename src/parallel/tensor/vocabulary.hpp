@@ -72,6 +72,14 @@ class VocabularyParallelCrossEntropy {
   /// of classes preferred to the target (CrossEntropyKernels::rivals), on every rank.
   void forward(ConstTensorView logits, ConstTensorView targets, ConstTensorView weights, const Saved& saved,
                TensorView losses, TensorView rivals = {}) const;
+  /// Returns whether this rank has all classes, whose losses and gradients `forward_backward` computes at once.
+  bool is_whole() const { return context_.tensor_group.size() == 1; }
+  /// `forward`, and `backward` of the losses' gradients; needs is_whole().
+  void forward_backward(TensorView logits, ConstTensorView targets, ConstTensorView weights,
+                        ConstTensorView loss_gradient, TensorView losses) const {
+    context_.backend.cross_entropy().losses_and_gradient(context_.stream(), shard_, targets, weights, loss_gradient,
+                                                         soft_cap_, losses, logits);
+  }
   /// logits = gradient of the sum of loss_gradient[i] times row i's loss, in place, by the logits before their cap.
   void backward(TensorView logits, ConstTensorView targets, ConstTensorView loss_gradient, const Saved& saved) const;
 
