@@ -54,14 +54,18 @@ void DataParallel::start_reduction(std::size_t bucket) {
   const TensorView gradients = buffer_.bucket_gradients(bucket);
   const Bucket& bounds = bounds_of(bucket);
   Communicator& group = group_of(bounds);
-  Stream& stream = backend_.compute_stream();
+  Stream* stream = &backend_.compute_stream();
   if (squares_ && group.size() > 1) {
-    backend_.reduce().sum_squares(stream, gradients, squares_.flat(static_cast<std::int64_t>(bucket), 1));
+    if (!observing_) observing_ = backend_.make_stream();
+    observing_->wait(*stream->record());
+    stream = observing_.get();
+    backend_.reduce().sum_squares(*stream, gradients, squares_.flat(static_cast<std::int64_t>(bucket), 1));
   }
   buckets_[bucket].started = true;
   buckets_[bucket].reduction =
-      bounds.shards == 1 ? group.all_reduce(stream, gradients, ReduceOp::sum)
-                         : group.reduce_scatter(stream, gradients, buffer_.own_shard(bucket, gradients), ReduceOp::sum);
+      bounds.shards == 1
+          ? group.all_reduce(*stream, gradients, ReduceOp::sum)
+          : group.reduce_scatter(*stream, gradients, buffer_.own_shard(bucket, gradients), ReduceOp::sum);
 }
 
 void DataParallel::finish_reduction() {

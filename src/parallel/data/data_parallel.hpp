@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "src/parallel/data/parameter_buffer.hpp"
@@ -38,8 +39,8 @@ class DataParallel final : public ParameterHooks {
   void wait_for_parameters();
 
   /// Before each later reduction of bucket b, adds the sum of squares of its gradients to element b of `squares`
-  /// [buckets] fp64. Adds nothing if `squares` is empty or the group of b is one rank, whose gradients are the reduced
-  /// ones.
+  /// [buckets] fp64, on a stream of its own: beside the rest of the backward. Adds nothing if `squares` is empty or the
+  /// group of b is one rank, whose gradients are the reduced ones.
   void observe(TensorView squares) { squares_ = squares; }
 
   void before_forward(int unit) override;
@@ -78,6 +79,7 @@ class DataParallel final : public ParameterHooks {
   ParameterBuffer& buffer_;
   std::vector<GradientGroup> groups_;
   TensorView squares_;
+  std::unique_ptr<Stream> observing_;  // stream of these sums, made when first used
   struct PartState {
     bool open = false;  // its work memory holds its gradients
     bool in_flight = false;
