@@ -2,6 +2,7 @@
 
 #include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/families.hpp"
+#include "cuda/kernels/sums.cuh"
 #include "cuda/kernels/vec8.cuh"
 #include "src/backend/kernels/shape_checks.hpp"
 
@@ -59,6 +60,23 @@ __device__ inline UpdatedVec8 updated_vec8_at(std::int64_t vec8, const Ranges& r
           static_cast<int>(row[UpdateRanges::rates])};
 }
 
+/// One warp, of which one thread works.
+__global__ void __launch_bounds__(warp_threads)
+    decide_kernel(UpdateRule rule, std::int64_t losses, const double* loss, std::int64_t groups, const double* of_group,
+                  double* norm, double* factor) {
+  if (threadIdx.x != 0) return;
+  const auto root = [](double x, int p) { return p == 2 ? std::sqrt(x) : std::pow(x, 1.0 / p); };
+  const UpdateDecision decision = decision_of(rule, losses, loss, groups, of_group, *factor, root);
+  *norm = decision.norm;
+  *factor = decision.factor;
+}
+
+/// The factor of a step in device memory, if any, which replaces its number. The step is not made if it is NaN.
+template <class A>
+__device__ inline A scale_of(A number, const double* factor) {
+  return factor == nullptr ? number : static_cast<A>(*factor);
+}
+
 template <class T>
 __global__ void __launch_bounds__(block_threads) clear_kernel(Ranges ranges, T* gradient) {
   const UpdatedVec8 range = updated_vec8_at(global_thread(), ranges);
@@ -89,9 +107,11 @@ struct AdamW {
 /// in bf16.
 template <class T, class M, class V>
 __global__ void __launch_bounds__(block_threads)
-    adamw_kernel(Ranges ranges, AdamW<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w, M* m,
-                 V* v, T* rounded) {
+    adamw_kernel(Ranges ranges, AdamW<Accumulation<T>> step, const double* factor, const Accumulation<T>* gradient,
+                 Accumulation<T>* w, M* m, V* v, T* rounded) {
   using A = Accumulation<T>;
+  const A scale = scale_of(step.gradient_scale, factor);
+  if (scale != scale) return;
   const UpdatedVec8 range = updated_vec8_at(global_thread(), ranges);
   const A decay = step.decay.at(range.rates), rate = step.rate.at(range.rates);
   A g[8], weight[8], mean[8], square[8];
@@ -100,7 +120,7 @@ __global__ void __launch_bounds__(block_threads)
   load(m + range.moment, range.size, mean);
   load(v + range.moment, range.size, square);
   for (int c = 0; c < 8; ++c) {
-    g[c] *= step.gradient_scale;
+    g[c] *= scale;
     mean[c] = step.beta1 * mean[c] + step.rest1 * g[c];
     square[c] = step.beta2 * square[c] + step.rest2 * (g[c] * g[c]);
     const A deviation = std::sqrt(square[c] * step.inverse_correction2) + step.epsilon;
@@ -127,9 +147,11 @@ struct Sgd {
 /// rounded may be null. Memory traffic: 20 bytes per fp32 parameter, and 2 for its rounded copy.
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    sgd_kernel(Ranges ranges, Sgd<Accumulation<T>> step, const Accumulation<T>* gradient, Accumulation<T>* w,
-               Accumulation<T>* m, T* rounded) {
+    sgd_kernel(Ranges ranges, Sgd<Accumulation<T>> step, const double* factor, const Accumulation<T>* gradient,
+               Accumulation<T>* w, Accumulation<T>* m, T* rounded) {
   using A = Accumulation<T>;
+  const A scale = scale_of(step.gradient_scale, factor);
+  if (scale != scale) return;
   const UpdatedVec8 range = updated_vec8_at(global_thread(), ranges);
   const A decay = step.decay.at(range.rates), rate = step.rate.at(range.rates);
   A g[8], weight[8], momentum[8];
@@ -137,7 +159,7 @@ __global__ void __launch_bounds__(block_threads)
   load(w + range.begin, range.size, weight);
   load(m + range.moment, range.size, momentum);
   for (int c = 0; c < 8; ++c) {
-    g[c] = step.gradient_scale * g[c] + decay * weight[c];
+    g[c] = scale * g[c] + decay * weight[c];
     momentum[c] = step.momentum * momentum[c] + g[c];
     weight[c] -= rate * momentum[c];
   }
@@ -170,6 +192,13 @@ class CudaOptimizer final : public OptimizerKernels {
     });
   }
 
+  void decide(Stream& stream, const UpdateRule& rule, ConstTensorView losses, ConstTensorView of_groups,
+              TensorView norm, TensorView factor) override {
+    check_decide(losses, of_groups, norm, factor);
+    gpu::launch(stream, {"decide", 1, warp_threads}, decide_kernel, rule, losses.numel(), losses.as<double>(),
+                of_groups.numel(), of_groups.as<double>(), norm.as<double>(), factor.as<double>());
+  }
+
   void adamw(Stream& stream, const AdamWStep& step, const UpdateRanges& updated, ConstTensorView gradient, TensorView w,
              TensorView m, TensorView v, TensorView rounded) override {
     check_adamw(step, updated, gradient, w, m, v, rounded);
@@ -177,8 +206,8 @@ class CudaOptimizer final : public OptimizerKernels {
     dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T, class A>() {
       dispatch_moment<A>(m.dtype(), [&]<class M>() {
         dispatch_moment<A>(v.dtype(), [&]<class V>() {
-          gpu::launch(stream, ranges.launch("adamw"), adamw_kernel<T, M, V>, ranges, AdamW<A>(step), gradient.as<A>(),
-                      w.as<A>(), m.as<M>(), v.as<V>(), rounded ? rounded.as<T>() : nullptr);
+          gpu::launch(stream, ranges.launch("adamw"), adamw_kernel<T, M, V>, ranges, AdamW<A>(step), step.factor,
+                      gradient.as<A>(), w.as<A>(), m.as<M>(), v.as<V>(), rounded ? rounded.as<T>() : nullptr);
         });
       });
     });
@@ -189,8 +218,8 @@ class CudaOptimizer final : public OptimizerKernels {
     check_sgd(updated, gradient, w, m, rounded);
     const Ranges ranges(updated, w);
     dispatch_gpu(rounded ? rounded.dtype() : w.dtype(), [&]<class T, class A>() {
-      gpu::launch(stream, ranges.launch("sgd"), sgd_kernel<T>, ranges, Sgd<A>(step), gradient.as<A>(), w.as<A>(),
-                  m.as<A>(), rounded ? rounded.as<T>() : nullptr);
+      gpu::launch(stream, ranges.launch("sgd"), sgd_kernel<T>, ranges, Sgd<A>(step), step.factor, gradient.as<A>(),
+                  w.as<A>(), m.as<A>(), rounded ? rounded.as<T>() : nullptr);
     });
   }
 

@@ -92,6 +92,8 @@ class Backend : public Allocator {
   /// must stay unchanged until the stream has reached the copy. All other host memory is read or filled on return.
   virtual void copy_from_host(Stream& stream, ConstTensorView host, TensorView device) = 0;
   virtual void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) = 0;
+  /// to = from, within the backend's memory; sizes and types must agree. Stream-ordered.
+  virtual void copy_within(Stream& stream, ConstTensorView from, TensorView to) = 0;
 
   /// Bytes allocated and not yet freed: now, and the maximum so far.
   virtual std::size_t allocated_bytes() const = 0;

@@ -27,6 +27,9 @@ class ForwardingBackend : public Backend, protected CallObserver {
   void copy_to_host(Stream& stream, ConstTensorView device, TensorView host) override {
     inner_.copy_to_host(stream, device, host);
   }
+  void copy_within(Stream& stream, ConstTensorView from, TensorView to) override {
+    inner_.copy_within(stream, from, to);
+  }
 
   Buffer allocate(std::size_t size_bytes) override { return inner_.allocate(size_bytes); }
   std::size_t allocated_bytes() const override { return inner_.allocated_bytes(); }

@@ -25,8 +25,6 @@ class GraphRecorder {
   /// waits for again. None of the work runs. Throws CudaError if `enqueue` makes the host wait, waits for earlier work,
   /// or allocates memory other than scratch memory that it frees.
   virtual std::unique_ptr<Graph> record(const std::function<void()>& enqueue) = 0;
-  /// to = from, within the device's memory; sizes and types must agree.
-  virtual void copy_within(Stream& stream, ConstTensorView from, TensorView to) = 0;
   /// Kernels, products and graphs enqueued so far; the parts of a graph count when it is recorded.
   virtual std::size_t launches() const = 0;
 };

@@ -50,6 +50,7 @@ void AdamW::update(Backend& backend, const AdamWOptions& options, const Update& 
   step.epsilon = options.epsilon;
   step.update = update.number;
   step.gradient_scale = update.gradient_scale;
+  step.factor = update.factor;
   backend.optimizer().adamw(update.stream, step, ranges, arrays.gradients, arrays.masters, arrays.moments[0],
                             arrays.moments[1], arrays.rounded);
 }

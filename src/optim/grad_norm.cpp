@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include "src/backend/host_numbers.hpp"
 
 namespace trireme::optim {
 namespace {
@@ -24,40 +27,36 @@ void for_each_counted(const parallel::ParameterBuffer& parameters, NormGroups gr
   }
 }
 
-/// Calls measure(bucket, begin, count) for the ranges of this rank's shard that count here. Combines `result`, [1]
-/// fp64, to which it adds, over the ranks and the gradient groups. Subtracts `subtracted`, by group, if any, from this
-/// rank's sums.
+/// Calls measure(bucket, begin, count, result) for the ranges of this rank's shard that count here, which adds to an
+/// element of `results`, [groups] fp64. Combines each over the ranks. Subtracts `subtracted`, by group, if any, from
+/// this rank's sums.
 template <class Measure>
-double measure_model(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups,
-                     TensorView result, ReduceOp op, const Measure& measure,
-                     const std::vector<std::int64_t>& subtracted = {}) {
+void measure_model(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups, TensorView results,
+                   ReduceOp op, const Measure& measure, const std::vector<std::int64_t>& subtracted = {}) {
   Stream& stream = backend.compute_stream();
-  double total = 0;
   for (std::size_t number = 0; number < groups.size(); ++number) {
     const parallel::GradientGroup& group = groups[number];
+    const TensorView result = results.flat(static_cast<std::int64_t>(number), 1);
     backend.elementwise().fill(stream, subtracted.empty() ? 0 : -static_cast<double>(subtracted[number]), result);
-    for_each_counted(parameters, groups, number, measure);
+    for_each_counted(parameters, groups, number, [&](std::size_t bucket, std::int64_t begin, std::int64_t count) {
+      measure(bucket, begin, count, result);
+    });
     if (parameters.is_sharded() && group.gradient.size() > 1)
       group.gradient.all_reduce(stream, result, op).wait(stream);
     group.model.all_reduce(stream, result, op).wait(stream);
-    double value = 0;
-    backend.copy_to_host(stream, result, TensorView(&value, {1}));
-    stream.synchronize();
-    if (op == ReduceOp::sum) {
-      total += value;
-    } else if (number == 0 || std::isnan(value) || value > total) {
-      total = value;
-    }
   }
-  return total;
+}
+
+double total_of(Backend& backend, TensorView results) {
+  const std::vector<double> numbers = read_numbers(backend, backend.compute_stream(), results);
+  return std::accumulate(numbers.begin(), numbers.end(), 0.0);
 }
 
 }  // namespace
 
-double gradient_norm(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups, TensorView sum,
-                     int power) {
-  const ReduceOp op = power == infinity_norm ? ReduceOp::max : ReduceOp::sum;
-  const auto measure = [&](std::size_t bucket, std::int64_t begin, std::int64_t count) {
+void sum_gradients(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups, TensorView sums,
+                   int power) {
+  const auto measure = [&](std::size_t bucket, std::int64_t begin, std::int64_t count, TensorView sum) {
     const TensorView gradients = parameters.shard_gradients(bucket).flat(begin, count);
     Stream& stream = backend.compute_stream();
     if (power == infinity_norm) {
@@ -68,21 +67,20 @@ double gradient_norm(Backend& backend, const parallel::ParameterBuffer& paramete
       backend.reduce().sum_powers(stream, gradients, power, sum);
     }
   };
-  const double value = measure_model(backend, parameters, groups, sum, op, measure);
-  if (power == infinity_norm) return value;
-  return power == 2 ? std::sqrt(value) : std::pow(value, 1.0 / power);
+  measure_model(backend, parameters, groups, sums, power == infinity_norm ? ReduceOp::max : ReduceOp::sum, measure);
 }
 
 double parameter_norm(Backend& backend, const parallel::ParameterBuffer& parameters, const Optimizer& optimizer,
-                      NormGroups groups, TensorView sum) {
-  const auto measure = [&](std::size_t bucket, std::int64_t begin, std::int64_t count) {
+                      NormGroups groups, TensorView sums) {
+  const auto measure = [&](std::size_t bucket, std::int64_t begin, std::int64_t count, TensorView sum) {
     backend.reduce().sum_squares(backend.compute_stream(), optimizer.masters(bucket).flat(begin, count), sum);
   };
-  return std::sqrt(measure_model(backend, parameters, groups, sum, ReduceOp::sum, measure));
+  measure_model(backend, parameters, groups, sums, ReduceOp::sum, measure);
+  return std::sqrt(total_of(backend, sums));
 }
 
 std::int64_t count_zero_gradients(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups,
-                                  TensorView sum) {
+                                  TensorView sums) {
   // Padding inside the ranges is zero and must not count.
   std::vector<std::int64_t> padding(groups.size());
   for (std::size_t number = 0; number < groups.size(); ++number) {
@@ -96,12 +94,11 @@ std::int64_t count_zero_gradients(Backend& backend, const parallel::ParameterBuf
     const parallel::ShardRange own = parameters.shard_range(i);
     padding[number] -= std::clamp<std::int64_t>(p.box.numel() - own.begin, 0, own.count);
   }
-  const auto measure = [&](std::size_t bucket, std::int64_t begin, std::int64_t count) {
+  const auto measure = [&](std::size_t bucket, std::int64_t begin, std::int64_t count, TensorView sum) {
     backend.reduce().count_zeros(backend.compute_stream(), parameters.shard_gradients(bucket).flat(begin, count), sum);
   };
-  return static_cast<std::int64_t>(measure_model(backend, parameters, groups, sum, ReduceOp::sum, measure, padding));
+  measure_model(backend, parameters, groups, sums, ReduceOp::sum, measure, padding);
+  return static_cast<std::int64_t>(total_of(backend, sums));
 }
-
-double clip_coefficient(double norm, double limit) { return limit == 0 ? 1 : std::min(1.0, limit / (norm + 1e-6)); }
 
 }  // namespace trireme::optim

@@ -17,20 +17,18 @@ using NormGroups = std::span<const parallel::GradientGroup>;
 /// Power of the norm of the largest element.
 inline constexpr int infinity_norm = 0;
 
-/// Norm (sum of |g|^power)^(1/power) of the full model's reduced gradients, in fp64; with `infinity_norm` the largest
-/// |g|. Infinite or NaN if an element is. `sum`, [1] fp64, is work space. Waits for the device.
-double gradient_norm(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups, TensorView sum,
-                     int power = 2);
+/// sums [groups] fp64 = sum of |g|^power over the full model's reduced gradients of each group; with `infinity_norm`
+/// the largest |g|. Infinite or NaN if an element is. Overwrites. Stream-ordered.
+void sum_gradients(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups, TensorView sums,
+                   int power = 2);
 
-/// L2 norm of the full model's parameters, of which `optimizer` keeps the masters. Otherwise as gradient_norm.
+/// L2 norm of the full model's parameters, of which `optimizer` keeps the masters. `sums`, [groups] fp64, is work
+/// space. Waits for the device.
 double parameter_norm(Backend& backend, const parallel::ParameterBuffer& parameters, const Optimizer& optimizer,
-                      NormGroups groups, TensorView sum);
+                      NormGroups groups, TensorView sums);
 
-/// Number of the full model's reduced gradients that are zero. Padding does not count. Otherwise as gradient_norm.
+/// Number of the full model's reduced gradients that are zero. Padding does not count. Otherwise as parameter_norm.
 std::int64_t count_zero_gradients(Backend& backend, const parallel::ParameterBuffer& parameters, NormGroups groups,
-                                  TensorView sum);
-
-/// Factor of the gradients that limits their norm to `limit`: min(1, limit / (norm + 1e-6)); 1 if `limit` is 0.
-double clip_coefficient(double norm, double limit);
+                                  TensorView sums);
 
 }  // namespace trireme::optim

@@ -178,9 +178,9 @@ void Optimizer::restore(std::int64_t updates) {
 }
 
 void Optimizer::step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated,
-                     Stream* stream) {
+                     Stream* stream, const double* factor) {
   const Update update{table_of(rates), gradient_scale, ++updates_,
-                      stream == nullptr ? backend_.compute_stream() : *stream};
+                      stream == nullptr ? backend_.compute_stream() : *stream, factor};
   update_matrices(update);
   if (host_) host_->begin(update.stream);
   for (std::size_t bucket = parameters_.layout().buckets().size(); bucket-- > 0;) {

@@ -44,10 +44,13 @@ class Optimizer {
 
   /// Updates the shard from its reduced gradients times `gradient_scale`: all full matrices, then bucket by bucket in
   /// the order in which a forward uses them, on `stream`; null: on the compute stream. Calls `updated` after each
-  /// bucket.
+  /// bucket. A `factor` in device memory (AdamWStep) replaces `gradient_scale`, except for full matrices.
   void step(const Rates& rates, double gradient_scale, const std::function<void(std::size_t)>& updated = {},
-            Stream* stream = nullptr);
-  /// Returns whether `step` may run on another stream than the one that computes.
+            Stream* stream = nullptr, const double* factor = nullptr);
+  /// Uncounts the latest step, which the device did not make: its factor was NaN.
+  void take_back() { --updates_; }
+  /// Returns whether `step` needs no number on the host: it may be enqueued before its factor is known, and run on
+  /// another stream than the one that computes.
   bool runs_beside() const { return is_matrix_ == nullptr; }
   /// Updates done.
   std::int64_t updates() const { return updates_; }
@@ -76,6 +79,7 @@ class Optimizer {
     double gradient_scale = 1;
     std::int64_t number = 1;  ///< from 1
     Stream& stream;
+    const double* factor = nullptr;
   };
   /// Arrays of an update.
   struct Arrays {

@@ -25,7 +25,10 @@ class Sgd final : public Optimizer {
 
  private:
   void update_ranges(const Update& update, const UpdateRanges& ranges, const Arrays& arrays) override {
-    const SgdStep step{.rates = update.rates, .momentum = options_.momentum, .gradient_scale = update.gradient_scale};
+    const SgdStep step{.rates = update.rates,
+                       .momentum = options_.momentum,
+                       .gradient_scale = update.gradient_scale,
+                       .factor = update.factor};
     backend().optimizer().sgd(update.stream, step, ranges, arrays.gradients, arrays.masters, arrays.moments[0],
                               arrays.rounded);
   }

@@ -31,6 +31,7 @@ class TraceRecorder {
     if (has_times_) set_mark();
   }
 
+  bool has_times() const { return has_times_; }
   /// Host time since construction.
   double now_us() const { return timer_.elapsed_ms() * 1000; }
   /// Begins a span at the stream's current position, for `end`.

@@ -142,7 +142,8 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
   parameters_.clear_gradients(backend);  // takes the memory of its table now
 }
 
-void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode, bool as_graphs) {
+void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode, bool as_graphs,
+                        const std::function<void()>& before_backward) {
   const int count = static_cast<int>(micro_batches.size());
   if (mode.backward) data_parallel_.begin_step();
   if (mode.backward && fp8_) fp8_->clear_seen();
@@ -155,10 +156,14 @@ void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const mode
     schedule = mode.backward ? parallel::make_schedule(schedule_kind_, stages, count, chunks)
                              : parallel::make_forward_schedule(stages, count, chunks);
   }
-  if (&stage == &running_stage()) return executor_.run(schedule);
+  const auto clear = [&] {  // not called in a forward alone
+    if (before_backward) before_backward();
+    data_parallel_.clear_gradients();
+  };
+  if (&stage == &running_stage()) return executor_.run(schedule, clear);
   parallel::PipelineExecutor(backend_, *communicators_.pipeline, stage,
                              exchange_of(shard_, communicators_, execution_.parallel))
-      .run(schedule);
+      .run(schedule, clear);
 }
 
 model::TransformerStage& ParallelModel::decoding_model() {
@@ -209,9 +214,24 @@ void ParallelModel::reduce_gradients() {
   }
 }
 
-model::LossSums ParallelModel::sum_over_ranks(model::LossSums mine) {
+void ParallelModel::take_loss_sums(TensorView mine, TensorView all) {
+  Stream& stream = backend_.compute_stream();
+  stage_.take_loss_sums(mine);
+  if (communicators_.tensor->rank() == 0) {
+    backend_.copy_within(stream, mine, all);
+  } else {
+    backend_.elementwise().fill(stream, 0, all);  // every tensor rank has the same sums
+  }
+  if (backend_.memory_is_host()) return world_.all_reduce(stream, all, ReduceOp::sum).wait(stream);
+  for (Communicator* group : {communicators_.gradient.get(), communicators_.model.get()}) {
+    if (group->size() > 1) group->all_reduce(stream, all, ReduceOp::sum).wait(stream);
+  }
+}
+
+model::LossSums ParallelModel::take_global_loss_sums() {
+  model::LossSums mine = stage_.take_loss_sums();
   if (communicators_.tensor->rank() != 0) mine = {};  // every tensor rank has the same sums
-  std::array<double, 3> sums = {mine.tokens, mine.samples, mine.ahead};
+  std::array<double, model::LossSums::kinds> sums = {mine.tokens, mine.samples, mine.ahead};
   all_reduce_numbers(world_, sums, ReduceOp::sum);
   return {sums[0], sums[1], sums[2]};
 }

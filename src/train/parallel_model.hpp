@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -71,17 +72,19 @@ class ParallelModel {
   const parallel::PipelineLayout& pipeline_layout() const { return pipeline_layout_; }
 
   /// Runs forward and, if `mode` has it, backward on this data rank's micro-batches of one update: clears the gradients
-  /// and adds them up; `reduce_gradients` completes them. Without `as_graphs` nothing is recorded or replayed: the same
-  /// bits, and probes see every layer.
-  void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode, bool as_graphs = true);
+  /// and adds them up; `reduce_gradients` completes them. Until the first backward, before which it calls
+  /// `before_backward`, the gradients are those of the update before. Without `as_graphs` nothing is recorded or
+  /// replayed: the same bits, and probes see every layer.
+  void run(std::vector<model::MicroBatch> micro_batches, const model::StageMode& mode, bool as_graphs = true,
+           const std::function<void()>& before_backward = {});
   /// Completes the sums of all gradients over the ranks that hold the same parameters. Then it sums partial gradients
   /// over the tensor group, and that of a tied embedding over first and last stage.
   void reduce_gradients();
-  /// Sums of weighted losses of this rank's samples since the last call: on ranks of the last stage, others have none.
-  model::LossSums take_loss_sums() { return stage_.take_loss_sums(); }
-  /// Sums of weighted losses of all samples, on every rank, from those of this rank.
-  model::LossSums sum_over_ranks(model::LossSums mine);
-  model::LossSums take_global_loss_sums() { return sum_over_ranks(take_loss_sums()); }
+  /// mine [LossSums::kinds] fp64 = sums of weighted losses of this rank's samples since the last call: on ranks of the
+  /// last stage, others have none. all = those of all samples, on every rank. Stream-ordered. Collective.
+  void take_loss_sums(TensorView mine, TensorView all);
+  /// Returns those of all samples. Waits for the device. Collective.
+  model::LossSums take_global_loss_sums();
   /// Loads of the experts of all layers since the last call, summed over the micro-batches of all ranks, on every rank;
   /// empty without experts.
   std::vector<model::ExpertLoad> take_expert_loads();

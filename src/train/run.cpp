@@ -110,7 +110,7 @@ class TrainingLoop {
       measure_tasks();
     }
     while (progress().iteration < train_iterations_) {
-      const TrainRecord record = trainer_.step(*data_.train);
+      const TrainRecord record = trainer_.step(*data_.train, is_followed(progress().iteration + 1));
       if (divides(schedule_.replica_check_interval, record.iteration)) trainer_.check_replicas();
       if (hooks_.checkpoints != nullptr) hooks_.checkpoints->poll();
       const std::int64_t iteration = record.iteration;
@@ -121,9 +121,11 @@ class TrainingLoop {
       if (!progress().evaluation_left) measure_tasks();
       if (!last && divides(schedule_.save_interval, iteration)) save();
       if (progress().evaluation_left) return end_early();
-      if (!last && stop_now(divides(schedule_.exit_interval, iteration) ? Stop::interval : Stop::none)) {
-        return end_early();
+      if (last || (stop_ == Stop::none &&
+                   !stop_now(divides(schedule_.exit_interval, iteration) ? Stop::interval : Stop::none))) {
+        continue;
       }
+      if (!trainer_.is_ahead()) return end_early();  // otherwise after the iteration that has begun
     }
     if (test_is_left(progress(), train_iterations_, data_, schedule_)) {
       if (!evaluate(data::Split::test, "", *data_.test, 0)) return end_early();
@@ -134,6 +136,16 @@ class TrainingLoop {
 
  private:
   const Progress& progress() const { return trainer_.progress(); }
+
+  /// Returns whether nothing but reports comes between an iteration and the next one.
+  bool is_followed(std::int64_t iteration) const {
+    const auto is_due = [&](bool is_done, std::int64_t interval) { return is_done && divides(interval, iteration); };
+    return iteration < train_iterations_ && stop_ == Stop::none && !is_due(true, schedule_.replica_check_interval) &&
+           !is_due(validates_, schedule_.eval_interval) &&
+           !is_due(static_cast<bool>(hooks_.sample), schedule_.sample_interval) &&
+           !is_due(static_cast<bool>(hooks_.measure_tasks), schedule_.tasks_interval) &&
+           !is_due(hooks_.checkpoints != nullptr, schedule_.save_interval) && !is_due(true, schedule_.exit_interval);
+  }
 
   void report(const TrainRecord& record, bool last) {
     window_.add(record);

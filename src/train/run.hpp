@@ -52,7 +52,8 @@ bool test_is_left(const Progress& progress, std::int64_t train_iterations, const
                   const RunSchedule& schedule);
 
 /// Trains until the last iteration, then evaluates the test split. After every iteration, and every batch of an
-/// evaluation, the ranks agree whether one of them was signalled or time is up; then they save and stop together. The
+/// evaluation, the ranks agree whether one of them was signalled or time is up; then they save and stop together. An
+/// iteration that has begun by then is completed (Trainer::step). The
 /// run that resumes this one repeats an interrupted evaluation. A planned stop of a run that saves nothing is
 /// `complete`, since nothing can be resumed. Without training, validation reads the samples of the next validation in
 /// training.

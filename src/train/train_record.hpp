@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +13,11 @@
 #include "src/train/progress.hpp"
 
 namespace trireme::train {
+
+/// Returns `value`. A NaN loses its sign, which differs from machine to machine and would be printed.
+inline double unsigned_nan(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
 
 /// Load of a layer's experts in an iteration.
 struct LayerLoad {

@@ -3,23 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
-#include "src/base/log.hpp"
-#include "src/base/timer.hpp"
 #include "src/comm/host_collectives.hpp"
 #include "src/model/stage/model_parameters.hpp"
-#include "src/train/guards/bad_tensor.hpp"
 #include "src/train/state_tensors.hpp"
 
 namespace trireme::train {
-namespace {
-
-/// Returns `value`. A NaN loses its sign, which differs from machine to machine and would be printed.
-double unsigned_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
-
-}  // namespace
 
 Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
     : model_(model),
@@ -32,7 +22,8 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
       optimizer_(
           optim::make_optimizer(model.backend(), model.parameters(), model.gradient_groups(), options.optimizer)),
       loss_scaler_(options.loss_scale),
-      norm_sum_(model.backend(), DType::fp64, {1}) {
+      outcome_(model, options.grad_norm_power),
+      observed_(model.backend(), DType::fp64, {std::ssize(model.gradient_groups())}) {
   if (model.config().experts.router_bias) router_biases_.emplace(model);
   GuardOptions guards = options.guards;
   if (options.loss_scale.dynamic) guards.check_for_nan = false;
@@ -125,115 +116,6 @@ std::int64_t Trainer::count_correct() {
   return correct;
 }
 
-TrainRecord Trainer::step(const data::SampleSource& samples) {
-  const Timer timer;
-  // Releases `samples` on every exit path.
-  const std::unique_ptr<BatchLoader, void (*)(BatchLoader*)> reading(
-      &loader_, [](BatchLoader* loader) { loader->end_reading(); });
-  const TraceScope scope(model_.trace(), "iteration", "iteration");
-  if (communication_ != nullptr) communication_->restart();
-  const std::int64_t batch_size = batches_.size(progress_.consumed_samples);
-
-  TrainRecord record;
-  record.iteration = progress_.iteration + 1;
-  record.batch_size = batch_size;
-  record.loss_scale = loss_scaler_.scale();
-  const std::int64_t updated =
-      options_.lr_schedule.by_samples ? progress_.updated_samples + batch_size : progress_.updates() + 1;
-  record.learning_rate = options_.lr_schedule.at(updated);
-  if (options_.decoupled_rate) {
-    record.decoupled_learning_rate = decoupled(options_.lr_schedule, *options_.decoupled_rate).at(updated);
-  }
-  if (options_.weight_decay_ramp) record.weight_decay = options_.weight_decay_ramp->at(updated);
-  Work work;
-  const bool at_minimum_scale = loss_scaler_.at_minimum();
-  if (is_left_out(record.iteration)) {
-    record.skipped = true;
-    record.skip_reason = Skip::requested;
-    record.lm_loss = record.grad_norm = std::numeric_limits<double>::quiet_NaN();
-  } else {
-    const std::vector<model::MicroBatch> micro_batches = load_batch(samples, batch_size);
-    work = work_of(micro_batches, batch_size);
-    compute_gradients(micro_batches, batch_size, record);
-    if (guard_) guard_->check(record, progress_, [&] { compute_gradients(micro_batches, batch_size, record); });
-    loss_scaler_.update(record.skipped && record.skip_reason == Skip::not_finite);
-    if (options_.guards.spiky_loss_factor > 0) progress_.note_loss(record.loss());
-    if (!record.skipped) update_parameters(record);
-    model_.backend().compute_stream().synchronize();
-  }
-
-  progress_.add_iteration(batch_size, record.skipped ? std::optional(record.skip_reason) : std::nullopt,
-                          at_minimum_scale);
-  check_skipped(record);
-  record.consumed_samples = progress_.consumed_samples;
-  record.elapsed_ms = timer.elapsed_ms();
-  if (communication_ != nullptr) record.exposed_ms = communication_->take_ms();
-  const double seconds = record.elapsed_ms / 1000;
-  record.tokens_per_second = work.tokens / seconds;
-  record.tflops_per_rank = work.flops / seconds / 1e12 / model_.world().size();
-  return record;
-}
-
-std::vector<model::MicroBatch> Trainer::load_batch(const data::SampleSource& samples, std::int64_t batch_size) {
-  const TraceScope reading(model_.trace(), "read samples", "data");
-  const std::int64_t first = progress_.consumed_samples;
-  std::vector<model::MicroBatch> micro_batches =
-      loader_.load(samples, update_samples(samples, first, batch_size), form_of_update(batch_size));
-  largest_batch_ = std::max(largest_batch_, batch_size);
-  std::int64_t next = first + batch_size;
-  for (std::int64_t i = progress_.iteration + 2; is_left_out(i); ++i) next += batches_.size(next);
-  const std::int64_t next_size = batches_.size(next);
-  if (next + next_size <= samples.size()) {
-    loader_.read_ahead(samples, update_samples(samples, next, next_size), form_of_update(next_size));
-  }
-  return micro_batches;
-}
-
-void Trainer::compute_gradients(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size,
-                                TrainRecord& record) {
-  // A loss is a weighted sum over this number: of labels, or of micro-batches.
-  const std::int64_t micro_batches_of_all = batch_size / model_.execution().micro_batch_size;
-  const LabelCounts parts = options_.loss_average == LossAverage::tokens
-                                ? sum_over_data_ranks(loaded_labels())
-                                : LabelCounts{micro_batches_of_all, micro_batches_of_all};
-  const double tokens = static_cast<double>(std::max<std::int64_t>(parts.tokens, 1));
-  const double samples = static_cast<double>(std::max<std::int64_t>(parts.samples, 1));
-  model::StageMode mode;
-  mode.backward = true;
-  mode.hidden_dropout = model_.config().hidden_dropout;
-  mode.attention_dropout = model_.config().attention_dropout;
-  mode.router_jitter = model_.config().experts.jitter_eps;
-  mode.seed = options_.seed;
-  mode.loss_gradient = record.loss_scale / tokens;
-  mode.sample_loss_gradient = record.loss_scale / samples;
-  if (model_.config().predicts_ahead()) {
-    const model::MultiTokenPrediction& ahead = model_.config().ahead;
-    mode.ahead_loss_gradient = mode.loss_gradient * ahead.loss_factor / ahead.depths;
-  }
-  mode.mean_gradient = record.loss_scale / static_cast<double>(micro_batches_of_all);
-  if (guard_) guard_->begin();
-  model_.run(micro_batches, mode, /*as_graphs=*/(!guard_ || !guard_->searches()) && model_.knows_fp8_scales());
-  model_.reduce_gradients();
-  loader_.copy_ahead();
-
-  const TraceScope norm(model_.trace(), "loss and gradient norm", "communication");
-  const model::LossSums mine = model_.take_loss_sums(), sums = model_.sum_over_ranks(mine);
-  if (guard_) guard_->note(mine);
-  record.lm_loss = unsigned_nan(model_.config().predicts_tokens() ? sums.tokens / tokens : sums.samples / samples);
-  if (model_.config().has_binary_head()) record.sop_loss = unsigned_nan(sums.samples / samples);
-  if (model_.config().predicts_ahead()) record.mtp_loss = unsigned_nan(sums.ahead / tokens);
-  record.grad_norm = unsigned_nan(optim::gradient_norm(model_.backend(), model_.parameters(), model_.gradient_groups(),
-                                                       norm_sum_, options_.grad_norm_power) /
-                                  record.loss_scale);
-  note_expert_loads(micro_batches_of_all, record);
-  fp8_seen_ = model_.fp8_seen();
-  // Rounding to FP8 turns an infinite number into a finite one.
-  if (!std::ranges::all_of(fp8_seen_, [](double size) { return std::isfinite(size); })) {
-    record.grad_norm = std::numeric_limits<double>::quiet_NaN();
-  }
-  record.skipped = !std::isfinite(record.grad_norm) || !std::isfinite(record.loss());
-}
-
 void Trainer::note_expert_loads(std::int64_t micro_batches, TrainRecord& record) {
   record.experts.clear();
   expert_loads_ = model_.take_expert_loads();
@@ -252,60 +134,6 @@ void Trainer::note_expert_loads(std::int64_t micro_batches, TrainRecord& record)
     layer.entropy /= std::log(std::max<double>(2, static_cast<double>(load.tokens.size())));
     record.experts.push_back(layer);
   }
-}
-
-void Trainer::update_parameters(TrainRecord& record) {
-  const TraceScope update(model_.trace(), "optimizer", "update");
-  if (before_update_) before_update_();
-  const double clip = optim::clip_coefficient(record.grad_norm, options_.clip_grad);
-  optim::Optimizer::Rates rates = record.learning_rate;
-  rates.weight_decay = record.weight_decay;
-  rates.of_tokens = record.decoupled_learning_rate;
-  rates.decays_all = options_.optimizer.decays_all;
-  if (observations_.num_zeros) {
-    record.num_zeros =
-        optim::count_zero_gradients(model_.backend(), model_.parameters(), model_.gradient_groups(), norm_sum_);
-  }
-  if (model_.config().experts.balances_by(model::BalanceLoss::global)) {
-    for (const model::ExpertLoad& load : expert_loads_) balance_loads_[load.layer] = load.chosen;
-    model_.stage().set_balance_loads(balance_loads_);
-  }
-  if (router_biases_) router_biases_->update(expert_loads_, [this](std::size_t i) { return masters_of(i); });
-  if (!fp8_seen_.empty()) {
-    fp8_history_.add(fp8_seen_, model_.execution().fp8);
-    model_.set_fp8_amax(fp8_history_.amax(model_.execution().fp8));
-  }
-  Stream& compute = model_.backend().compute_stream();
-  Stream& stream = update_stream_ ? *update_stream_ : compute;
-  if (update_stream_) stream.wait(*compute.record());
-  optimizer_->step(
-      rates, clip / record.loss_scale, [&](std::size_t bucket) { model_.data_parallel().start_gather(bucket, stream); },
-      &stream);
-  model_.data_parallel().finish_gather();
-  if (observations_.params_norm) {
-    await_update();
-    record.params_norm =
-        optim::parameter_norm(model_.backend(), model_.parameters(), *optimizer_, model_.gradient_groups(), norm_sum_);
-  }
-}
-
-void Trainer::check_skipped(const TrainRecord& record) {
-  // A dynamic scale skips updates until it is low enough: only skips at its minimum count.
-  const bool dynamic = loss_scaler_.dynamic();
-  const int in_row = dynamic ? progress_.skipped_at_minimum_scale : progress_.skipped_in_row;
-  const bool ends = in_row >= options_.max_skipped;
-  // Overflows of a dynamic scale are expected.
-  if (!record.skipped || record.skip_reason != Skip::not_finite || (dynamic && !ends)) return;
-  const std::string tensor = describe_bad_tensor(model_, nullptr, {});
-  TRIREME_CHECK(!ends, NumericalError,
-                "loss or gradients were not finite in {} iterations in a row{}, the last one {} (loss {}, gradient "
-                "norm {}): {}. Try a lower <lr>, check the data{}, or continue from an earlier checkpoint",
-                in_row, dynamic ? fmt::format(" at the least loss scale, {:g}", record.loss_scale) : "",
-                progress_.iteration, record.loss(), record.grad_norm, tensor,
-                dynamic ? ", train in bf16, lower <min_loss_scale>" : "");
-  if (model_.world().rank() != 0) return;
-  log::warn("no update in iteration {}, whose loss or gradients are not finite (loss {}, gradient norm {}): {}",
-            progress_.iteration, record.loss(), record.grad_norm, tensor);
 }
 
 void Trainer::check_replicas() {

@@ -18,6 +18,7 @@
 #include "src/train/parallel_model.hpp"
 #include "src/train/progress.hpp"
 #include "src/train/router_biases.hpp"
+#include "src/train/step_outcome.hpp"
 #include "src/train/train_record.hpp"
 
 namespace trireme::train {
@@ -34,7 +35,17 @@ class Trainer {
   /// GuardOptions::check_for_nan, the update is skipped instead. Throws NumericalError after too many skipped updates
   /// in a row; those at a dynamic loss scale that can be lowered do not count. Unless steps run as graphs, the update
   /// may run beside the next forward: see await_update.
-  TrainRecord step(const data::SampleSource& samples);
+  ///
+  /// `followed`: the next call is that of the next iteration, on the same samples, and nothing reads or changes the
+  /// model before. Then a GPU may begin the next iteration: the host reads the outcome of this one after it has
+  /// enqueued the next forward, so that the GPU has work meanwhile. The next iteration assumes that this one makes its
+  /// update. Otherwise the device makes none from then on (StepOutcome), and the next iteration is discarded and runs
+  /// again: results and messages are the same. An error of reading the next samples ends this step. With full matrices
+  /// (Muon), experts, checks for spiky losses, observations of an update, recorded times, or the measurement of exposed
+  /// communication the host reads the outcome at once.
+  TrainRecord step(const data::SampleSource& samples, bool followed = false);
+  /// Returns whether the next iteration has begun: only `step` may be called.
+  bool is_ahead() const { return next_.has_value(); }
   /// Makes later work on the compute stream wait for the update in flight, for those that read the parameters or the
   /// optimizer's state other than by a forward.
   void await_update() { model_.data_parallel().wait_for_parameters(); }
@@ -100,21 +111,64 @@ class Trainer {
   };
   /// Work of the samples loaded last: of variable lengths, their tokens and the positions computed.
   Work work_of(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size) const;
+  /// Divisors of the sums of losses, and of a mean over the micro-batches.
+  struct LossParts {
+    double tokens = 1;
+    double samples = 1;
+    std::int64_t micro_batches = 1;
+  };
+  /// An iteration that has begun. Its samples are loaded, and its work is enqueued, unless it is left out.
+  struct Begun {
+    TrainRecord record;
+    bool at_minimum_scale = false;
+    std::vector<BatchLoader::Sample> samples;
+    BatchLoader::Form form;
+    std::vector<model::MicroBatch> micro_batches;  // valid until the next iteration begins
+    Work work;
+    LossParts parts;
+    bool updates = false;  // the update is enqueued, if the device decides
+    bool is_read = false;  // the record has the outcome
+  };
+  /// Begins the iteration after `progress`. `loss_scaler` gives its scale. Calls `before_backward`, if given, before
+  /// the first backward.
+  Begun begin(const data::SampleSource& samples, const Progress& progress, const optim::LossScaler& loss_scaler,
+              const std::function<void()>& before_backward = {});
+  /// Returns whether the iteration after `begun` may begin before the host knows the outcome.
+  bool may_run_ahead(const Begun& begun) const;
+  /// Begins the iteration after `begun`, whose outcome is read meanwhile.
+  void run_ahead(const data::SampleSource& samples, Begun& begun);
+  /// Discards the iteration that follows `begun`, which made no update. Loads the samples of `begun` again.
+  void discard_next(const data::SampleSource& samples, Begun& begun);
+  /// Checks the outcome and makes the update, unless it is made or forbidden. Completes the record, except for times.
+  void complete(const data::SampleSource& samples, Begun& begun);
   /// Returns whether an iteration is to be skipped on request.
   bool is_left_out(std::int64_t iteration) const { return options_.guards.iterations_to_skip.contains(iteration); }
-  /// Returns the micro-batches of the next global batch and begins to read those of the next one that is not left out.
-  std::vector<model::MicroBatch> load_batch(const data::SampleSource& samples, std::int64_t batch_size);
-  /// Computes the gradients of a batch, times `record.loss_scale`. Sets loss, gradient norm and `skipped` in `record`.
-  void compute_gradients(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size,
-                         TrainRecord& record);
+  /// Loads the micro-batches of an iteration and begins to read those of the next one that is not left out.
+  void load_batch(const data::SampleSource& samples, const Progress& progress, Begun& begun);
+  /// LossParts of the batch loaded last.
+  LossParts loss_parts(std::int64_t batch_size) const;
+  /// Enqueues the computation of the gradients, times the loss scale, and of the outcome.
+  void compute_gradients(const Begun& begun, const std::function<void()>& before_backward = {});
+  /// Sets loss, gradient norm and `skipped` in the record. Waits for the outcome.
+  void read_outcome(Begun& begun);
+  /// Computes gradients and outcome again.
+  void run_again(Begun& begun);
+  /// Returns whether the device alone decides on an update. Otherwise the host reads the outcome first: for full
+  /// matrices, experts, spiky losses, and what is observed before the update.
+  bool device_decides() const;
   /// Takes the loads of the experts, of `micro_batches` micro-batches of all ranks.
   void note_expert_loads(std::int64_t micro_batches, TrainRecord& record);
-  /// Clips the gradients and updates the parameters. Sets in `record` what is observed.
+  /// Clips the gradients and updates the parameters, unless the outcome forbids it. Sets in `record` what is observed.
   void update_parameters(TrainRecord& record);
   /// Masters of this rank's shard of parameter i.
   TensorView masters_of(std::size_t i) const { return optimizer_->state(i).front().data; }
-  /// Throws NumericalError if `record` is the last of too many iterations without an update.
+  /// Throws NumericalError if `record` is the last of too many iterations without an update. Messages describe the
+  /// gradients.
   void check_skipped(const TrainRecord& record);
+  /// Number of skipped iterations in a row that count.
+  int skipped_in_row() const;
+  /// Returns whether check_skipped describes the gradients, of a run with this progress.
+  bool describes_skip(const TrainRecord& record) const;
   /// Labels of tokens, and of entire samples.
   struct LabelCounts {
     std::int64_t tokens = 0;
@@ -134,7 +188,9 @@ class Trainer {
   BatchLoader loader_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   optim::LossScaler loss_scaler_;
-  Tensor norm_sum_;
+  StepOutcome outcome_;
+  double factor_ = 1;  // factor of the gradients in the latest outcome read
+  Tensor observed_;    // work space of observations
   std::optional<RouterBiases> router_biases_;
   std::vector<model::ExpertLoad> expert_loads_;         // loads of the latest batch
   std::map<int, std::vector<double>> balance_loads_{};  // SavedState::expert_loads
@@ -145,6 +201,7 @@ class Trainer {
   Progress progress_;
   std::int64_t largest_batch_ = 0;  // samples of the largest update so far
   std::function<void()> before_update_;
+  std::optional<Begun> next_;  // the iteration begun ahead
   ExposedCommunication* communication_ = nullptr;
   Observations observations_;
   std::unique_ptr<Stream> update_stream_;  // null: updates run on the compute stream

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <limits>
+
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/test_backend.hpp"
 #include "tests/support/tolerance.hpp"
@@ -156,6 +160,74 @@ TEST_P(OptimizerKernel, ARangeHasTheBitsOfACallForItAlone) {
   update(together, table, ranges, {0, 0, n, 0});
   EXPECT_EQ(bits(together), bits(apart));
   EXPECT_NE(bits(together), before);
+}
+
+// The factor replaces the number; as NaN it stops the update.
+TEST_P(OptimizerKernel, TakesItsFactorFromMemory) {
+  const Tensor factor = upload<double>(b(), {1}, {0.25}), none = upload<double>(b(), {1}, {std::nan("")});
+  for (const std::int64_t n : {1, 33, 1025}) {
+    const State by_number(b(), dtype(), n), by_factor(b(), dtype(), n);
+    const auto bits = [&](const State& s) {
+      return std::array{bytes_of(b(), s.w), bytes_of(b(), s.m), bytes_of(b(), s.v), bytes_of(b(), s.rounded)};
+    };
+    const auto update = [&](const State& s, double number, const double* of_memory) {
+      AdamWStep adamw = adamw_step;
+      SgdStep sgd = sgd_step;
+      adamw.gradient_scale = sgd.gradient_scale = number;
+      adamw.factor = sgd.factor = of_memory;
+      b().optimizer().adamw(stream(), adamw, {}, s.gradient, s.w, s.m, s.v, s.rounded);
+      b().optimizer().sgd(stream(), sgd, {}, s.gradient, s.w, s.m, s.rounded);
+    };
+    const auto before = bits(by_factor);
+    update(by_factor, 7, none.view().as<double>());
+    EXPECT_EQ(bits(by_factor), before);
+    update(by_number, 0.25, nullptr);
+    update(by_factor, 7, factor.view().as<double>());
+    EXPECT_EQ(bits(by_factor), bits(by_number));
+  }
+}
+
+TEST(ClipCoefficient, ScalesTheNormDownToTheLimitAndNeverUp) {
+  EXPECT_EQ(clip_coefficient(4, 1), 1 / (4 + 1e-6));
+  EXPECT_EQ(clip_coefficient(0.5, 1), 1);
+  EXPECT_EQ(clip_coefficient(0, 1), 1);
+  EXPECT_EQ(clip_coefficient(1e9, 0), 1);  // 0: no clipping
+}
+
+/// Norm and factor of a step with these sums of losses and of gradients, after one with the factor `before`.
+std::pair<double, double> decided(const UpdateRule& rule, const std::vector<double>& losses,
+                                  const std::vector<double>& of_groups, double before = 0) {
+  const auto backend = test::make_backend(1);
+  Backend& b = *backend;
+  const Tensor norm = upload<double>(b, {1}, {-1}), factor = upload<double>(b, {1}, {before});
+  b.optimizer().decide(b.compute_stream(), rule, upload(b, {std::ssize(losses)}, losses),
+                       upload(b, {std::ssize(of_groups)}, of_groups), norm, factor);
+  return {values_of(b, norm)[0], values_of(b, factor)[0]};
+}
+
+TEST(UpdateDecision, LimitsTheNormOfAllGroupsAndRemovesTheLossScale) {
+  using Pair = std::pair<double, double>;
+  EXPECT_EQ(decided({}, {1, 2, 3}, {9, 16}), Pair(5, 1));
+  EXPECT_EQ(decided({.loss_scale = 4, .norm_limit = 2}, {1}, {9, 16}), Pair(1.25, 0.25));
+  EXPECT_EQ(decided({.loss_scale = 2, .norm_limit = 1}, {1}, {64}), Pair(4, 1 / (4 + 1e-6) / 2));
+  EXPECT_EQ(decided({.norm_power = 0}, {1}, {3, 7, 5}), Pair(7, 1));
+  EXPECT_NEAR(decided({.norm_power = 3}, {1}, {8, 19}).first, 3, 1e-15);
+}
+
+TEST(UpdateDecision, ForbidsTheUpdateOfAStepThatIsNotFiniteAndOfThoseAfterIt) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const auto forbidden = [](const UpdateRule& rule, const std::vector<double>& losses,
+                            const std::vector<double>& of_groups,
+                            double before = 0) { return std::isnan(decided(rule, losses, of_groups, before).second); };
+  for (const int power : {0, 2, 3}) {
+    const UpdateRule rule{.norm_limit = 1, .norm_power = power};
+    EXPECT_FALSE(forbidden(rule, {1, 0, 2}, {4, 0}));
+    EXPECT_TRUE(forbidden(rule, {1, 0, 2}, {4, infinity}));
+    EXPECT_TRUE(forbidden(rule, {1, 0, 2}, {std::nan(""), 4}));
+    EXPECT_TRUE(forbidden(rule, {1, -infinity, infinity}, {4, 1}));
+    EXPECT_TRUE(forbidden(rule, {1, infinity, 2}, {4, 1}));
+    EXPECT_TRUE(forbidden(rule, {1, 0, 2}, {4, 0}, std::nan("")));
+  }
 }
 
 TEST_P(OptimizerKernel, ClearsRangesAlone) {

@@ -1,5 +1,7 @@
 // Grids of ranks against one rank: the grid does not change the run. The ranks share one GPU and communicate through
 // the host, or have one each and NCCL.
+#include <array>
+
 #include "src/comm/self_communicator.hpp"
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/support/mpi_world.hpp"
@@ -127,6 +129,37 @@ TEST_F(GpuGrid, RunsCompleteIfAllStreamsShareOneQueue) {
   }
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
   set_connections(32);
+}
+
+// The first updates overflow: then the ranks discard the iterations that they have begun.
+TEST_F(GpuGrid, IterationsBegunAheadComputeTheSameBits) {
+  TrainingRunConfig config = small_run();
+  config.dtype = DType::fp16;
+  config.loss_scale = {.dynamic = true, .initial_scale = 0x1p25, .hysteresis = 1};
+  config.steps = 6;
+  const auto records = [&](const Layout& layout, bool ahead) {
+    BackendOptions options = own_gpu();
+    options.deterministic = true;
+    TrainingRun run(world(), config, layout, {}, slow_communication(DeviceTransport::nccl, options));
+    std::vector<std::array<double, 4>> list;
+    for (std::int64_t i = 1; i <= config.steps; ++i) {
+      const train::TrainRecord record = run.step(ahead && i < config.steps);
+      EXPECT_EQ(run.trainer.is_ahead(), ahead && i < config.steps && !record.skipped);
+      list.push_back({record.skipped ? -1 : record.lm_loss, record.skipped ? -1 : record.grad_norm, record.loss_scale,
+                      record.learning_rate});
+    }
+    slow_new_streams(false);
+    return list;
+  };
+  std::vector<Layout> list = {"tp 2 pp 2"};
+  if (world().size() == 2) list = {"tp 2 sp b 2", "pp 2 overlap-p2p", sharded_data};
+  for (const Layout& layout : list) {
+    SCOPED_TRACE(testing::Message() << layout);
+    const auto expected = records(layout, false);
+    EXPECT_EQ(expected.front()[0], -1);
+    EXPECT_NE(expected.back()[0], -1);
+    EXPECT_EQ(records(layout, true), expected);
+  }
 }
 
 // The first step of a length loads kernels, for which CUDA may wait until nothing runs.

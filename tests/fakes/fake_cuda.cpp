@@ -35,6 +35,8 @@ struct State {
   Properties properties;
   int outside = 0;  // pieces of work shared with other processes
   int waits = 0;
+  bool is_waiting = false;  // the latest query was of unfinished work
+  std::size_t least_left = SIZE_MAX;
   bool traces = false;
   Trace trace;
   std::int64_t first_place = 0;  // number of the trace's first piece
@@ -78,16 +80,22 @@ bool step() {
 /// Returns whether `condition` holds, as a query of the host does, and runs a piece of work if it does not. Guarded
 /// memory is slow to open: then all work up to the condition is run.
 cudaError_t query(const std::function<bool()>& condition) {
-  if (condition()) return cudaSuccess;
-  ++state().waits;
-  if (guarded_heap() == nullptr) {
-    run_one();
-    return cudaErrorNotReady;
+  State& s = state();
+  const bool was_met = condition();
+  if (!was_met) {
+    ++s.waits;
+    s.is_waiting = true;
+    if (guarded_heap() == nullptr) {
+      run_one();
+      return cudaErrorNotReady;
+    }
+    const GuardedHeap::Access access(guarded_heap());
+    while (!condition() && run_one()) {
+    }
+    if (!condition()) return cudaErrorNotReady;
   }
-  const GuardedHeap::Access access(guarded_heap());
-  while (!condition() && run_one()) {
-  }
-  return condition() ? cudaSuccess : cudaErrorNotReady;
+  if (std::exchange(s.is_waiting, false)) s.least_left = std::min(s.least_left, pending());
+  return cudaSuccess;
 }
 
 struct ErrorTexts {
@@ -188,6 +196,7 @@ void enqueue_until(cudaStream_t stream, const std::string& name, std::function<v
 }
 void note(const std::string& text) { state().log.push_back(text); }
 int waits() { return state().waits; }
+std::size_t take_least_left() { return std::exchange(state().least_left, SIZE_MAX); }
 void run_all() {
   ++state().waits;
   const GuardedHeap::Access access(guarded_heap());

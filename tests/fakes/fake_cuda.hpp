@@ -60,6 +60,9 @@ void note(const std::string& text);
 void run_all();
 /// Number of times so far that the host waited for all work, or queried unfinished work.
 int waits();
+/// Least number of pieces of work that were enqueued when a wait of the host ended, since the last call of this
+/// function: 0 if the GPU was idle until the host went on.
+std::size_t take_least_left();
 /// Makes every call report this error from now on, as after a fault inside a kernel.
 void break_device(cudaError_t status);
 /// Sets the number of GPUs. Copies of this process with the same `uuid` have the same GPUs.

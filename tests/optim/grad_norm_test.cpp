@@ -15,6 +15,7 @@
 #include "src/model/stage/model_parameters.hpp"
 #include "src/optim/adamw.hpp"
 #include "src/parallel/grid/process_grid.hpp"
+#include "tests/support/gradient_norm.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/tolerance.hpp"
 #include "tests/support/whole_parameter.hpp"
@@ -44,10 +45,9 @@ ParameterBuffer buffer_of(Backend& backend, int tensor_rank, int tensor_size, in
 
 double norm_of(Backend& backend, const ParameterBuffer& buffer, int tensor_rank, Communicator& model_group,
                Communicator& gradient_group, int power = 2) {
-  const Tensor sum(backend, DType::fp64, {1});
   RehearsalCommunicator tensor(tensor_rank, 8, "tensor");
   const parallel::GradientGroup group{gradient_group, tensor, model_group};
-  return gradient_norm(backend, buffer, {&group, 1}, sum, power);
+  return test::gradient_norm(backend, buffer, {&group, 1}, power);
 }
 
 class GradientNorm : public testing::Test {
@@ -177,19 +177,12 @@ TEST_F(Observations, CountEachElementOfShardsOnce) {
     const AdamW optimizer(*backend, buffer, 0, {});
     const std::vector<parallel::GradientGroup> groups = {{group, self, self}};
     return std::tuple(parameter_norm(*backend, buffer, optimizer, groups, sum),
-                      gradient_norm(*backend, buffer, groups, sum, infinity_norm),
+                      test::gradient_norm(*backend, buffer, groups, infinity_norm),
                       count_zero_gradients(*backend, buffer, groups, sum));
   };
   EXPECT_EQ(std::get<1>(observed(self)), 62);
   EXPECT_EQ(std::get<2>(observed(self)), 5 + 21 + 3);
   EXPECT_EQ(observed(world), observed(self));  // sums of small whole numbers are exact
-}
-
-TEST(ClipCoefficient, ScalesTheNormDownToTheLimitAndNeverUp) {
-  EXPECT_EQ(clip_coefficient(4, 1), 1 / (4 + 1e-6));
-  EXPECT_EQ(clip_coefficient(0.5, 1), 1);
-  EXPECT_EQ(clip_coefficient(0, 1), 1);
-  EXPECT_EQ(clip_coefficient(1e9, 0), 1);  // 0: no clipping
 }
 
 }  // namespace

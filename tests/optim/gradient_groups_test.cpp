@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "src/comm/self_communicator.hpp"
-#include "src/optim/grad_norm.hpp"
 #include "src/optim/make_optimizer.hpp"
 #include "src/parallel/data/data_parallel.hpp"
+#include "tests/support/gradient_norm.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/tolerance.hpp"
@@ -71,9 +71,8 @@ class Reference {
     for (const Parameter& p : buffer_.parameters()) {
       for (std::int64_t i = 0; i < p.box.numel(); ++i) p.gradient.as<double>()[i] = sum_at(p.name, i, step);
     }
-    const Tensor sum(backend_, DType::fp64, {1});
     const parallel::GradientGroup group{self_, self_, self_};
-    const double norm = gradient_norm(backend_, buffer_, {&group, 1}, sum);
+    const double norm = test::gradient_norm(backend_, buffer_, {&group, 1});
     optimizer_->step(0.01, 0.5);
     return norm;
   }
@@ -121,10 +120,10 @@ void expect_reference(const DataParallelOptions& options, OptimizerKind kind) {
   optimizer_options.kind = kind;
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(*backend, buffer, groups, optimizer_options);
   Reference reference(*backend, world.size(), optimizer_options);
-  const Tensor sum(*backend, DType::fp64, {1});
 
   for (int step = 0; step < steps; ++step) {
     data_parallel.begin_step();
+    data_parallel.clear_gradients();
     for (int m = 0; m < micro_batches; ++m) {
       for (int unit = 0; unit < units; ++unit) data_parallel.before_forward(unit);
       for (int unit = units; unit-- > 0;) {
@@ -146,7 +145,7 @@ void expect_reference(const DataParallelOptions& options, OptimizerKind kind) {
         ASSERT_EQ(buffer.shard_gradient(i).as<double>()[k], reference.sum_at(p.name, own.begin + k, step)) << p.name;
       }
     }
-    const double norm = gradient_norm(*backend, buffer, groups, sum);
+    const double norm = test::gradient_norm(*backend, buffer, groups);
     EXPECT_DOUBLE_EQ(norm, reference.update(step));
     optimizer->step(0.01, 0.5,
                     [&](std::size_t bucket) { data_parallel.start_gather(bucket, backend->compute_stream()); });

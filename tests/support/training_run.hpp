@@ -125,7 +125,7 @@ struct TrainingRun {
                       {config.init_method, 1234, config.model.layers, config.init_scale, config.init_std});
     trainer.start();
   }
-  train::TrainRecord step() { return trainer.step(*data.train); }
+  train::TrainRecord step(bool followed = false) { return trainer.step(*data.train, followed); }
 
   static std::unique_ptr<Communicator> make_device_world(Backend& backend, Communicator& world,
                                                          DeviceTransport transport) {

@@ -49,6 +49,7 @@ class CpuBackend final : public Backend {
   Allocator& host_memory() override { return *this; }
   void copy_from_host(Stream&, ConstTensorView host, TensorView device) override { copy(host, device); }
   void copy_to_host(Stream&, ConstTensorView device, TensorView host) override { copy(device, host); }
+  void copy_within(Stream&, ConstTensorView from, TensorView to) override { copy(from, to); }
 
   Buffer allocate(std::size_t size_bytes) override {
     constexpr std::size_t line = 64, huge_page = std::size_t{2} << 20;

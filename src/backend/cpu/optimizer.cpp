@@ -25,9 +25,20 @@ class CpuOptimizer final : public OptimizerKernels {
     });
   }
 
+  void decide(Stream&, const UpdateRule& rule, ConstTensorView losses, ConstTensorView of_groups, TensorView norm,
+              TensorView factor) override {
+    check_decide(losses, of_groups, norm, factor);
+    const auto root = [](double x, int p) { return p == 2 ? std::sqrt(x) : std::pow(x, 1.0 / p); };
+    const UpdateDecision decision = decision_of(rule, losses.numel(), losses.as<double>(), of_groups.numel(),
+                                                of_groups.as<double>(), *factor.as<double>(), root);
+    *norm.as<double>() = decision.norm;
+    *factor.as<double>() = decision.factor;
+  }
+
   void adamw(Stream&, const AdamWStep& step, const UpdateRanges& ranges, ConstTensorView gradient, TensorView w,
              TensorView m, TensorView v, TensorView rounded) override {
     check_adamw(step, ranges, gradient, w, m, v, rounded);
+    if (std::isnan(scale_of(step))) return;
     dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T>() {
       dispatch_moment<Accumulation<T>>(m.dtype(), [&]<class M>() {
         dispatch_moment<Accumulation<T>>(v.dtype(),
@@ -39,8 +50,9 @@ class CpuOptimizer final : public OptimizerKernels {
   void sgd(Stream&, const SgdStep& step, const UpdateRanges& ranges, ConstTensorView gradient, TensorView w,
            TensorView m, TensorView rounded) override {
     check_sgd(ranges, gradient, w, m, rounded);
+    if (std::isnan(scale_of(step))) return;
     dispatch_float(rounded ? rounded.dtype() : w.dtype(), [&]<class T, class A>() {
-      const A gradient_scale = static_cast<A>(step.gradient_scale);
+      const A gradient_scale = static_cast<A>(scale_of(step));
       const A momentum = static_cast<A>(step.momentum);
       for_each_range(ranges, w.numel(), [&](const Range& range) {
         const A* g_data = gradient.as<A>() + range.begin;
@@ -90,6 +102,9 @@ class CpuOptimizer final : public OptimizerKernels {
   /// Elements in 16 bits that a thread widens at a time.
   static constexpr std::int64_t tile = 1024;
 
+  /// Factor of the gradient.
+  static double scale_of(const auto& step) { return step.factor != nullptr ? *step.factor : step.gradient_scale; }
+
   /// A row of UpdateRanges.
   struct Range {
     std::int64_t begin, moment, count;
@@ -125,7 +140,7 @@ class CpuOptimizer final : public OptimizerKernels {
     const UpdateRates& rates = step.rates[range.rates];
     const double correction1 = 1 - std::pow(step.beta1, static_cast<double>(step.update));
     const double correction2 = 1 - std::pow(step.beta2, static_cast<double>(step.update));
-    const A gradient_scale = static_cast<A>(step.gradient_scale);
+    const A gradient_scale = static_cast<A>(scale_of(step));
     const A beta1 = static_cast<A>(step.beta1), rest1 = static_cast<A>(1 - step.beta1);
     const A beta2 = static_cast<A>(step.beta2), rest2 = static_cast<A>(1 - step.beta2);
     const A decay = static_cast<A>(1 - rates.learning_rate * rates.weight_decay);

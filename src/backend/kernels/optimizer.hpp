@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <limits>
 
 #include "src/backend/kernels/kernel_family.hpp"
 
@@ -36,14 +38,56 @@ struct AdamWStep {
   double epsilon = 1e-8;
   std::int64_t update = 1;    ///< number of this update, from 1: corrections are 1 - beta^update
   double gradient_scale = 1;  ///< the gradient is multiplied by this first (clipping, inverse loss scale)
+  /// In the backend's memory, replaces gradient_scale: the result of `decide`. If it is NaN nothing is written.
+  const double* factor = nullptr;
 };
 
 /// One step of SGD with momentum and L2 regularisation, as in PyTorch's torch.optim.SGD without dampening.
 struct SgdStep {
   UpdateRateTable rates = {};
   double momentum = 0.9;
-  double gradient_scale = 1;  ///< the gradient is multiplied by this first (clipping, inverse loss scale)
+  double gradient_scale = 1;       ///< the gradient is multiplied by this first (clipping, inverse loss scale)
+  const double* factor = nullptr;  ///< as that of AdamWStep
 };
+
+/// Rule by which the results of a step decide on its update.
+struct UpdateRule {
+  double loss_scale = 1;
+  double norm_limit = 0;  ///< norm to which the gradients are scaled down; 0: no limit
+  int norm_power = 2;     ///< p of the norm; 0: the largest element
+};
+
+/// Decision of OptimizerKernels::decide.
+struct UpdateDecision {
+  double norm;    ///< norm of the gradients, without the loss scale
+  double factor;  ///< factor of the gradients in the update; NaN: no update
+};
+
+/// Factor of the gradients that limits their norm to `limit`: min(1, limit / (norm + 1e-6)); 1 if `limit` is 0.
+constexpr double clip_coefficient(double norm, double limit) {
+  return limit == 0 ? 1 : std::min(1.0, limit / (norm + 1e-6));
+}
+
+/// The decision of OptimizerKernels::decide, in any backend. root(x, p) is x^(1/p).
+template <class Root>
+constexpr UpdateDecision decision_of(const UpdateRule& rule, std::int64_t losses, const double* loss,
+                                     std::int64_t groups, const double* of_group, double before, const Root& root) {
+  double total = of_group[0];
+  for (std::int64_t i = 1; i < groups; ++i) {
+    if (rule.norm_power != 0) {
+      total += of_group[i];
+    } else if (of_group[i] != of_group[i] || of_group[i] > total) {
+      total = of_group[i];
+    }
+  }
+  double loss_sum = 0;
+  for (std::int64_t i = 0; i < losses; ++i) loss_sum += loss[i];
+  const double norm = (rule.norm_power == 0 ? total : root(total, rule.norm_power)) / rule.loss_scale;
+  // x - x is NaN unless x is finite.
+  const bool updates = norm - norm == 0 && loss_sum - loss_sum == 0 && before == before;
+  const double factor = clip_coefficient(norm, rule.norm_limit) / rule.loss_scale;
+  return {norm, updates ? factor : std::numeric_limits<double>::quiet_NaN()};
+}
 
 /// Calls `function.template operator()<M>()` with the type of a moment of AdamW: A, or bf16 if A is fp32.
 template <class A, class Function>
@@ -62,6 +106,16 @@ class OptimizerKernels : public KernelFamily<OptimizerKernels> {
   virtual void clear(Stream& stream, const UpdateRanges& ranges, TensorView gradient) {
     pass_on(&OptimizerKernels::clear, stream, {KernelKind::gradients, update_bytes(ranges, {gradient})}, ranges,
             gradient);
+  }
+
+  /// norm = total^(1/p) / loss_scale;  factor = min(1, norm_limit / (norm + 1e-6)) / loss_scale, where `total` is the
+  /// sum of `of_groups` [groups] fp64, sums of |g|^p, or for p = 0 their maximum. The factor is NaN, for no update, if
+  /// the norm or a sum of `losses` [n] fp64 is not finite, or if it was NaN before: no update is made until the host
+  /// has read why. norm, factor: [1] fp64, overwritten. Stream-ordered.
+  virtual void decide(Stream& stream, const UpdateRule& rule, ConstTensorView losses, ConstTensorView of_groups,
+                      TensorView norm, TensorView factor) {
+    pass_on(&OptimizerKernels::decide, stream, {KernelKind::gradients, bytes_of({losses, of_groups, norm, factor})},
+            rule, losses, of_groups, norm, factor);
   }
 
   /// g = gradient_scale gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;

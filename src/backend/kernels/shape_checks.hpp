@@ -208,6 +208,16 @@ inline void check_moment(std::string_view where, std::string_view name, ConstTen
 }
 }  // namespace detail
 
+inline void check_decide(ConstTensorView losses, ConstTensorView of_groups, ConstTensorView norm,
+                         ConstTensorView factor) {
+  constexpr std::string_view where = "decide";
+  detail::check_type(where, "losses", losses, DType::fp64);
+  detail::check_type(where, "of_groups", of_groups, DType::fp64);
+  TRIREME_CHECK(of_groups.numel() >= 1, ShapeError, "{}: there is no group of gradients", where);
+  detail::check_size(where, "norm", norm, 1, DType::fp64);
+  detail::check_size(where, "factor", factor, 1, DType::fp64);
+}
+
 inline void check_adamw(const AdamWStep& step, const UpdateRanges& ranges, ConstTensorView gradient, ConstTensorView w,
                         ConstTensorView m, ConstTensorView v, ConstTensorView rounded) {
   constexpr std::string_view where = "adamw";

@@ -14,13 +14,10 @@ class LossSum {
   /// Adds the elements of `losses` to the sum. Stream-ordered.
   void add(ConstTensorView losses) { backend_.reduce().sum(backend_.compute_stream(), losses, sum_); }
 
-  /// Returns the sum since the last call. Waits for the device.
-  double take() {
-    double sum = 0;
-    backend_.copy_to_host(backend_.compute_stream(), sum_.view(), TensorView(&sum, {1}));
-    backend_.compute_stream().synchronize();
+  /// sum [1] fp64 = the sum since the last call. Stream-ordered.
+  void take(TensorView sum) {
+    backend_.copy_within(backend_.compute_stream(), sum_.view(), sum);
     clear();
-    return sum;
   }
 
  private:

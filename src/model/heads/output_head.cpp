@@ -138,8 +138,9 @@ class BertHead final : public OutputHead {
     if (config.binary_head) order_.emplace(context, parameters, "sop");
   }
 
-  LossSums take_loss_sums() override {
-    return {.tokens = tokens_.take_loss_sum(), .samples = order_ ? order_->take_loss_sum() : 0};
+  void take_loss_sums(TensorView tokens, TensorView samples) override {
+    tokens_.take_loss_sum(tokens);
+    if (order_) order_->take_loss_sum(samples);
   }
   std::vector<double> take_sample_scores() override { return order_ ? order_->take_scores() : std::vector<double>(); }
 
@@ -207,7 +208,7 @@ class TaskHead final : public OutputHead {
                                                          config.samples_per_label());
   }
 
-  LossSums take_loss_sums() override { return {.samples = prediction_->take_loss_sum()}; }
+  void take_loss_sums(TensorView, TensorView samples) override { prediction_->take_loss_sum(samples); }
   std::vector<double> take_sample_scores() override { return prediction_->take_scores(); }
 
  private:

@@ -12,6 +12,7 @@ namespace trireme::model {
 
 /// Sums of weighted losses since the last query.
 struct LossSums {
+  static constexpr std::int64_t kinds = 3;
   double tokens = 0;   ///< losses of tokens
   double samples = 0;  ///< losses of samples
   double ahead = 0;    ///< losses of further tokens: mean over the depths of AheadPrediction
@@ -51,8 +52,9 @@ class OutputHead {
   /// result, or empty.
   void backward(const LayerShape& shape, const MicroBatch& batch, const StageMode& mode, const Saved& saved,
                 ConstTensorView dnormed, TensorView dx);
-  /// Returns the sums since the last call. Waits for the device.
-  virtual LossSums take_loss_sums() = 0;
+  /// Overwrites tokens [1] and samples [1], fp64, with the sums of these losses since the last call, if there are such
+  /// losses. Stream-ordered.
+  virtual void take_loss_sums(TensorView tokens, TensorView samples) = 0;
   /// Returns the class scores of the samples evaluated since the last call: [samples, classes], row-major, in the order
   /// of the micro-batches. Empty for heads that do not classify samples, and on ranks without the first position.
   /// Waits for the device.
@@ -85,7 +87,7 @@ class LanguageModelHead final : public OutputHead {
   LanguageModelHead(const parallel::TensorContext& context, const parallel::VocabularyPartition& vocabulary,
                     const parallel::ParameterBuffer& parameters, const ModelConfig& config, std::int64_t loss_chunks);
 
-  LossSums take_loss_sums() override { return {.tokens = tokens_.take_loss_sum()}; }
+  void take_loss_sums(TensorView tokens, TensorView) override { tokens_.take_loss_sum(tokens); }
 
   /// Overwrites `logits` with those of x: this rank's columns, [rows, vocabulary rows].
   void logits(const LayerShape& shape, ConstTensorView x, TensorView logits) const;

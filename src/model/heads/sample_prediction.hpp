@@ -64,8 +64,8 @@ class SamplePrediction {
   /// Collective like `forward`.
   virtual void backward(const LayerShape& shape, const MicroBatch& batch, double loss_gradient, const Saved& saved,
                         TensorView dx) const = 0;
-  /// Returns the sum of losses since the last call, 0 on ranks without the first position. Waits for the device.
-  double take_loss_sum() { return loss_sum_.take(); }
+  /// sum [1] fp64 = the sum of losses since the last call, 0 on ranks without the first position. Stream-ordered.
+  void take_loss_sum(TensorView sum) { loss_sum_.take(sum); }
   /// OutputHead::take_sample_scores.
   std::vector<double> take_scores();
 

@@ -41,8 +41,8 @@ class TokenPrediction {
     cap(logits);
   }
   std::int64_t vocabulary_rows() const { return vocabulary_rows_; }
-  /// Returns the sum of losses since the last call. Waits for the device.
-  double take_loss_sum() { return loss_sum_.take(); }
+  /// sum [1] fp64 = the sum of losses since the last call. Stream-ordered.
+  void take_loss_sum(TensorView sum) { loss_sum_.take(sum); }
 
  private:
   using LossStatistics = parallel::VocabularyParallelCrossEntropy::Saved;

@@ -44,8 +44,8 @@ class AheadPrediction {
   ConstTensorView backward(const LayerStack::Pass& pass, const MicroBatch& batch, const StageMode& mode, Saved& saved);
 
   const LayerStack& layers() const { return layers_; }
-  /// Returns the mean over the depths of the sums since the last call. Waits for the device.
-  double take_loss_sum() { return tokens_.take_loss_sum() / static_cast<double>(depths_.size()); }
+  /// sum [1] fp64 = the sum of losses of all depths since the last call. Stream-ordered.
+  void take_loss_sum(TensorView sum) { tokens_.take_loss_sum(sum); }
 
  private:
   /// Parts of a depth besides its layer.

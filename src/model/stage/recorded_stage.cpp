@@ -80,7 +80,7 @@ void RecordedStage::load(int micro_batch) {
   Stream& stream = backend_.compute_stream();
   for (std::size_t i = 0; i < copied_data.size(); ++i) {
     const ConstTensorView data = from.*copied_data[i];
-    if (data) recorder_.copy_within(stream, data, fixed('b', i, data));
+    if (data) backend_.copy_within(stream, data, fixed('b', i, data));
   }
   for (std::size_t i = 0; i < loss_gradients.size(); ++i) {
     const ConstTensorView weights = from.*loss_gradients[i].weights;
@@ -126,7 +126,7 @@ void RecordedStage::run(const parallel::Step& step, ConstTensorView received, Te
   TensorView output;
   if (received) {
     const TensorView kept = fixed(is_forward ? 'x' : 'g', arena, received);
-    recorder_.copy_within(stream, received, kept);
+    backend_.copy_within(stream, received, kept);
     input = kept;
   }
   if (sent) output = fixed('y', 0, sent);
@@ -141,7 +141,7 @@ void RecordedStage::run(const parallel::Step& step, ConstTensorView received, Te
     }
     graph->launch(stream);
   }
-  if (sent) recorder_.copy_within(stream, output, sent);
+  if (sent) backend_.copy_within(stream, output, sent);
 }
 
 }  // namespace trireme::model

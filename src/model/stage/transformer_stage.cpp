@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "src/backend/host_numbers.hpp"
+
 namespace trireme::model {
 namespace {
 
@@ -35,7 +37,9 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
       sequence_(sequence),
       shape_(longest_shape(context, config, shard, sequence, micro_batch_size, dtype)),
       activations_(context.workspace.allocator(), context.backend),
-      layers_(context, parameters, config, shard, recomputation, hooks, first_layer_unit(), activations_) {
+      layers_(context, parameters, config, shard, recomputation, hooks, first_layer_unit(), activations_),
+      ahead_depths_(std::max(config.ahead.depths, 1)),
+      loss_sums_(context.backend, DType::fp64, {LossSums::kinds}) {
   if (shard.first_stage) embedding_.emplace(context, vocabulary, parameters, config);
   if (shard.last_stage) {
     head_ = OutputHead::make(context, vocabulary, parameters, config, sequence.sequence, micro_batch_size, loss_chunks);
@@ -72,14 +76,19 @@ void TransformerStage::begin(std::vector<MicroBatch> micro_batches, const StageM
   activations_.close_all();
 }
 
+void TransformerStage::take_loss_sums(TensorView sums) {
+  context_.backend.elementwise().fill(context_.stream(), 0, sums);
+  if (head_) head_->take_loss_sums(sums.flat(0, 1), sums.flat(1, 1));
+  if (ahead_) ahead_->take_loss_sum(sums.flat(2, 1));
+}
+
+LossSums TransformerStage::loss_sums_of(std::span<const double> sums) const {
+  return {sums[0], sums[1], sums[2] / ahead_depths_};
+}
+
 LossSums TransformerStage::take_loss_sums() {
-  if (head_) {
-    LossSums sums = head_->take_loss_sums();
-    if (ahead_) sums.ahead = ahead_->take_loss_sum();
-    return sums;
-  }
-  context_.stream().synchronize();
-  return {};
+  take_loss_sums(loss_sums_);
+  return loss_sums_of(read_numbers(context_.backend, context_.stream(), loss_sums_));
 }
 
 std::vector<double> TransformerStage::take_sample_scores() {

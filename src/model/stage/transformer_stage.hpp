@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,12 @@ class TransformerStage final : public ModelStage {
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
   ActivationStore& activations() override { return activations_; }
   const ActivationStore& activations() const { return activations_; }
-  /// Returns the sums of weighted losses since the last call, on the last stage; 0 elsewhere. Waits for the device.
+  /// sums [LossSums::kinds] fp64 = the sums of weighted losses since the last call, on the last stage; 0 elsewhere.
+  /// Stream-ordered.
+  void take_loss_sums(TensorView sums);
+  /// The numbers of such sums, on any stage.
+  LossSums loss_sums_of(std::span<const double> sums) const;
+  /// Both. Waits for the device.
   LossSums take_loss_sums();
   /// OutputHead::take_sample_scores on the last stage; empty elsewhere.
   std::vector<double> take_sample_scores();
@@ -103,6 +109,8 @@ class TransformerStage final : public ModelStage {
   std::unique_ptr<OutputHead> head_;
   std::optional<AheadPrediction> ahead_;
   StageProbe* probe_ = nullptr;
+  double ahead_depths_;  // number of the model, at least 1
+  Tensor loss_sums_;     // work space
 
   std::vector<MicroBatch> micro_batches_;
   StageMode mode_;

@@ -26,11 +26,7 @@ void DataParallel::for_each_part(std::size_t unit, const Function& function) {
 }
 
 void DataParallel::begin_step() {
-  // The update reads the gradients.
-  clears_later_ = true;
-  if (std::ranges::none_of(buckets_, [](const BucketState& state) { return state.update != nullptr; })) {
-    clear_gradients();
-  }
+  clears_ = true;
   for (std::vector<PartState>& states : parts_) std::ranges::fill(states, PartState{});
   for (BucketState& state : buckets_) {
     state.units_left = 0;
@@ -44,7 +40,7 @@ void DataParallel::begin_step() {
 }
 
 void DataParallel::clear_gradients() {
-  if (!std::exchange(clears_later_, false)) return;
+  if (!std::exchange(clears_, false)) return;
   for (BucketState& state : buckets_) wait_for_update(state);
   buffer_.clear_gradients(backend_);
 }

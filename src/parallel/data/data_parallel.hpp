@@ -9,9 +9,10 @@
 namespace trireme::parallel {
 
 /// Sums gradients over their group and, where the optimizer's state is sharded, gathers the updated shards. A step is:
-/// begin_step, backwards (whose stage calls the hooks), finish_reduction, an update of every shard with start_gather
-/// after each, finish_gather. Overlap changes only the times of waits, not the messages nor the order of additions. All
-/// ranks of a group make the same calls; the order of units in the backward must be the same for all of them.
+/// begin_step, clear_gradients before the first backward, backwards (whose stage calls the hooks), finish_reduction, an
+/// update of every shard with start_gather after each, finish_gather. Overlap changes only the times of waits, not the
+/// messages nor the order of additions. All ranks of a group make the same calls; the order of units in the backward
+/// must be the same for all of them.
 ///
 /// Work that hooks enqueue can be recorded and replayed, with two exceptions. With `overlap_gather` the first
 /// micro-batch of a step is not recorded. With `overlap_reduce` the last one is not; in ZeRO 2 none is.
@@ -20,9 +21,11 @@ class DataParallel final : public ParameterHooks {
   /// `groups` are the gradient groups for whose sizes and ranks the buffer was made. `buffer` must live longer.
   DataParallel(Backend& backend, ParameterBuffer& buffer, std::vector<GradientGroup> groups);
 
-  /// Clears the gradients; during an update on another stream, before the first backward instead. With `overlap_reduce`
-  /// the reduction of a bucket starts after the last backward of all its units.
+  /// Begins a step. The gradients of the one before stay until `clear_gradients`. With `overlap_reduce` the reduction
+  /// of a bucket starts after the last backward of all its units.
   void begin_step();
+  /// Clears the gradients, unless this was done since begin_step, after the update that reads them.
+  void clear_gradients();
   /// Completes the reduction: afterwards shard_gradients of the buffer are the sums over group and micro-batches.
   void finish_reduction();
   /// Gathers all shards of a bucket on every rank, after the update of its shard here on `stream`. Buckets are gathered
@@ -67,8 +70,6 @@ class DataParallel final : public ParameterHooks {
   template <class Function>
   void for_each_part(std::size_t unit, const Function& function);
   void start_reduction(std::size_t bucket);
-  /// Clears the gradients, if begin_step left it to later.
-  void clear_gradients();
   /// Moves the gradients of a part out of the work memory: rounds them to 16 bits, or in ZeRO 2 starts to reduce them
   /// to the shards.
   void close_work(const Part& part);
@@ -97,7 +98,7 @@ class DataParallel final : public ParameterHooks {
   void wait_for_update(BucketState& state);
   void wait_for(BucketState& state);
   std::vector<BucketState> buckets_;
-  bool clears_later_ = false;
+  bool clears_ = false;  // before the next backward
 };
 
 }  // namespace trireme::parallel

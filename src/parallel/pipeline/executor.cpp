@@ -1,6 +1,7 @@
 #include "src/parallel/pipeline/executor.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace trireme::parallel {
 namespace {
@@ -167,7 +168,7 @@ void PipelineExecutor::start(Exchange& exchange) {
   exchange = {};
 }
 
-void PipelineExecutor::run(const Schedule& schedule) {
+void PipelineExecutor::run(const Schedule& schedule, std::function<void()> before_backward) {
   const int rank = group_.rank();
   TRIREME_CHECK(schedule.stages == group_.size(), ShapeError, "a schedule of {} stages on a pipeline of {}",
                 schedule.stages, group_.size());
@@ -202,7 +203,9 @@ void PipelineExecutor::run(const Schedule& schedule) {
     buffer = Tensor();  // frees the shorter one first
     buffer = Tensor(backend_, stage_.boundary_dtype(), {longest});
   }
+  before_backward_ = std::move(before_backward);
   walk(schedule);
+  before_backward_ = {};
 }
 
 void PipelineExecutor::walk(const Schedule& schedule) {
@@ -224,6 +227,7 @@ void PipelineExecutor::walk(const Schedule& schedule) {
       add_receives(schedule, steps[next], true, exchange);
     }
     start(exchange);
+    if (before_backward_ && step.kind != StepKind::forward) std::exchange(before_backward_, {})();
     const ConstTensorView input = receive(schedule, step);
     Tensor* output = output_of(schedule, step);
     if (!rehearses_) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <set>
@@ -37,8 +38,9 @@ class PipelineExecutor {
   PipelineExecutor(Backend& backend, Communicator& pipeline_group, Stage& stage, const ExchangeOptions& options = {})
       : backend_(backend), group_(pipeline_group), stage_(stage), options_(options) {}
 
-  /// Runs all steps of this rank. Collective over the pipeline group: all ranks run the same schedule.
-  void run(const Schedule& schedule);
+  /// Runs all steps of this rank. Calls `before_backward`, if given, before the first backward. Collective over the
+  /// pipeline group: all ranks run the same schedule.
+  void run(const Schedule& schedule, std::function<void()> before_backward = {});
 
   /// Bytes of boundary buffers allocated so far.
   std::size_t buffer_bytes() const;
@@ -114,6 +116,7 @@ class PipelineExecutor {
   std::vector<std::size_t> received_steps_;  // steps of each rank whose messages are known to have arrived
   int sent_ = 0;
   bool rehearses_ = false;
+  std::function<void()> before_backward_;
 };
 
 }  // namespace trireme::parallel

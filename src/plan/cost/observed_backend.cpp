@@ -42,7 +42,7 @@ std::unique_ptr<Graph> ObservedBackend::record(const std::function<void()>& enqu
   return recorder().record(enqueue);
 }
 void ObservedBackend::copy_within(Stream& stream, ConstTensorView from, TensorView to) {
-  show(stream, {KernelKind::copies, bytes_of({from, to})}, [&] { recorder().copy_within(stream, from, to); });
+  show(stream, {KernelKind::copies, bytes_of({from, to})}, [&] { inner().copy_within(stream, from, to); });
 }
 std::size_t ObservedBackend::launches() const {
   const auto* recorder = dynamic_cast<const GraphRecorder*>(&inner());

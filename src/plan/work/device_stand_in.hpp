@@ -20,6 +20,7 @@ class DeviceStandIn final : public Backend {
   Allocator& host_memory() override { return *this; }
   void copy_from_host(Stream&, ConstTensorView, TensorView) override {}
   void copy_to_host(Stream&, ConstTensorView, TensorView) override {}
+  void copy_within(Stream&, ConstTensorView, TensorView) override {}
   Buffer allocate(std::size_t size_bytes) override {
     return {new std::byte[size_bytes](), size_bytes, [](std::byte* data) { delete[] data; }};
   }

@@ -168,7 +168,7 @@ class Rank {
                 execution.parallel.data_parallel, members()),
         data_parallel_(backend, buffer_, groups_),
         optimizer_(optim::make_optimizer(backend, buffer_, groups_, optimizer)),
-        norm_sum_(backend, DType::fp64, {1}),
+        norm_sums_(backend, DType::fp64, {std::ssize(groups_)}),
         squares_(backend, DType::fp64, {std::ssize(buffer_.layout().buckets())}) {
     data_parallel_.observe(squares_);  // as the guard of every step does
     for (const parallel::Parameter& p : buffer_.parameters()) {
@@ -180,12 +180,15 @@ class Rank {
     UpdateWork work;
     work.units = units_of(shard_);
     std::ranges::reverse(work.units);
-    work.clearing = recorded([&] { data_parallel_.begin_step(); });
+    work.clearing = recorded([&] {
+      data_parallel_.begin_step();
+      data_parallel_.clear_gradients();
+    });
     for (const parallel::Parameter& p : buffer_.parameters()) p.sum.next();
     backward(work, false);
     backward(work, true);
     work.reduction = recorded([&] { reduce(); });
-    work.norm = recorded([&] { optim::gradient_norm(backend_, buffer_, groups_, norm_sum_); });
+    work.norm = recorded([&] { optim::sum_gradients(backend_, buffer_, groups_, norm_sums_); });
     work.optimizer = recorded([&] {
       optimizer_->step(1e-4, 1,
                        [&](std::size_t bucket) { data_parallel_.start_gather(bucket, backend_.compute_stream()); });
@@ -273,7 +276,7 @@ class Rank {
   parallel::ParameterBuffer buffer_;
   parallel::DataParallel data_parallel_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  Tensor norm_sum_;
+  Tensor norm_sums_;
   Tensor squares_;
 };
 

@@ -322,6 +322,15 @@ Case blend(std::int64_t size) {
           }};
 }
 
+Case decide() {
+  return {"decide", [](Trial& t) {
+            const TensorView losses = t.sum(), of_groups = t.sum(), norm = t.sum(), factor = t.sum();
+            t.b.reduce().sum_squares(t.stream(), t.wide_input({100}, -1, 1), of_groups);
+            t.b.optimizer().decide(t.stream(), {.loss_scale = 8, .norm_limit = 0.1}, losses, of_groups, norm, factor);
+            for (const TensorView& result : {norm, factor}) t.take(result, Precision::rounded);
+          }};
+}
+
 Case sums(std::int64_t size) {
   return {fmt::format("sum, sum_squares, sum_powers, max_abs, count_zeros [{}]", size), [=](Trial& t) {
             const TensorView x = t.input({size}), sum = t.sum(), squares = t.sum();
@@ -391,7 +400,7 @@ std::vector<Case> rotary_cases(const Extents& e) {
 std::vector<Case> cross_entropy_cases(const Extents& e) { return {cross_entropy(e, 0), cross_entropy(e, 5)}; }
 
 std::vector<Case> optimizer_cases(const Extents& e) {
-  return {adamw(e.h * e.h + 1), clear(e.h * e.h + 1), sgd(e.h * e.h + 1), blend(e.h * e.h + 1)};
+  return {adamw(e.h * e.h + 1), clear(e.h * e.h + 1), sgd(e.h * e.h + 1), blend(e.h * e.h + 1), decide()};
 }
 
 std::vector<Case> reduce_cases(const Extents& e) { return {sums(e.rows() * e.h + 1)}; }

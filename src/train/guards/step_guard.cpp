@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "src/base/log.hpp"
 #include "src/tensor/dtype.hpp"
@@ -37,8 +38,8 @@ StepGuard::StepGuard(ParallelModel& model, const GuardOptions& options)
                  : rounding_bound(model.execution().dtype, model.config().layers, model.communicators().tensor->size(),
                                   model.gradient_group().size())) {}
 
-StepGuard::Result StepGuard::result() {
-  Result result{probe_.sums(), losses_, 0};
+StepGuard::Result StepGuard::result(StepProbe::Step step) {
+  Result result{probe_.sums(step), losses_, 0};
   Backend& backend = model_.backend();
   Stream& stream = backend.compute_stream();
   Tensor sum(backend, DType::fp64, {1});
@@ -74,9 +75,10 @@ void StepGuard::check(TrainRecord& record, const Progress& progress, const std::
   const auto is_spiky = [&] {
     return options_.spiky_loss_factor > 0 && progress.is_spiky(loss_of(record), options_.spiky_loss_factor);
   };
+  const std::optional<Result> kept = std::exchange(first_, {});
   const bool bad = options_.check_for_nan && record.skipped;
   if (!bad && !is_spiky()) return;
-  const Result first = result();
+  const Result first = kept ? *kept : result();
   const std::string numbers = fmt::format("loss {}, gradient norm {}", loss_of(record), record.grad_norm);
   const std::string step = fmt::format("iteration {}, samples {} on,", record.iteration, progress.consumed_samples);
   searches_ = bad;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "src/train/guards/guard_options.hpp"
@@ -31,6 +32,9 @@ class StepGuard {
   bool searches() const { return searches_; }
   /// Notes this rank's sums of losses.
   void note(const model::LossSums& losses) { losses_ = losses; }
+  /// Keeps the result of the step before the latest one for `check`, after the latest one's `begin` and before its
+  /// first backward. Waits for the device.
+  void keep_result_before() { first_ = result(StepProbe::Step::before); }
 
   /// Checks the step that `record` describes, the next one after `progress`. If it is not finite, or its loss is spiky,
   /// `run_again` computes it again and overwrites `record`. If the result repeats, throws NumericalError with the first
@@ -46,7 +50,7 @@ class StepGuard {
     model::LossSums losses;
     double gradients = 0;  ///< sum of squares of this rank's reduced gradients
   };
-  Result result();
+  Result result(StepProbe::Step step = StepProbe::Step::latest);
   /// Returns the ranks whose results differ first in the order of computation; none if all are equal. Collective.
   std::vector<int> ranks_that_differ(const Result& first, const Result& second);
 
@@ -55,6 +59,7 @@ class StepGuard {
   StepProbe probe_;
   double bound_;  ///< largest relative difference of sums that rounding explains
   model::LossSums losses_;
+  std::optional<Result> first_;  // result that keep_result_before keeps
   bool searches_ = false;
   int machine_faults_ = 0;
 };

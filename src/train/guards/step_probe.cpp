@@ -1,5 +1,6 @@
 #include "src/train/guards/step_probe.hpp"
 
+#include "src/backend/host_numbers.hpp"
 #include "src/train/guards/not_finite.hpp"
 
 namespace trireme::train {
@@ -12,6 +13,7 @@ StepProbe::StepProbe(ParallelModel& model)
       virtual_stages_(static_cast<std::int64_t>(chunks_) * stages_) {
   const std::size_t buckets = model.parameters().layout().buckets().size();
   sums_ = Tensor(model.backend(), DType::fp64, {static_cast<std::int64_t>(index_of(buckets)) + 1});
+  before_ = Tensor(model.backend(), DType::fp64, sums_.view().shape());
   model.stage().set_probe(this);
   model.data_parallel().observe(
       sums_.view().flat(static_cast<std::int64_t>(index_of(0)), static_cast<std::int64_t>(buckets)));
@@ -23,16 +25,16 @@ StepProbe::~StepProbe() {
 }
 
 void StepProbe::begin(bool search) {
+  model_.backend().copy_within(model_.backend().compute_stream(), sums_.view(), before_);
   model_.backend().elementwise().fill(model_.backend().compute_stream(), 0, sums_);
   search_ = search;
   bad_output_.reset();
 }
 
-std::vector<double> StepProbe::sums() const {
-  std::vector<double> sums(static_cast<std::size_t>(sums_.view().numel()));
-  Stream& stream = model_.backend().compute_stream();
-  model_.backend().copy_to_host(stream, sums_.view(), TensorView(sums.data(), {std::ssize(sums)}));
-  stream.synchronize();
+std::vector<double> StepProbe::sums(Step step) const {
+  Backend& backend = model_.backend();
+  std::vector<double> sums =
+      read_numbers(backend, backend.compute_stream(), step == Step::latest ? sums_.view() : before_.view());
   sums.pop_back();
   return sums;
 }

@@ -23,8 +23,9 @@ class StepProbe final : public model::StageProbe {
   /// layer.
   void begin(bool search);
 
-  /// The sums of the step. Waits for the device.
-  std::vector<double> sums() const;
+  enum class Step { latest, before };
+  /// The sums of the latest step, or of the one before. Waits for the device.
+  std::vector<double> sums(Step step = Step::latest) const;
   /// Position of sum `i` in the order in which the ranks of a replica compute: forward through the stages, the losses,
   /// backward, and all gradients last.
   std::int64_t order_of(std::size_t i) const;
@@ -55,7 +56,8 @@ class StepProbe final : public model::StageProbe {
   int stages_;
   int stage_;
   std::int64_t virtual_stages_;
-  Tensor sums_;  // [2 chunks + buckets], and one more as work space
+  Tensor sums_;    // [2 chunks + buckets], and one more as work space
+  Tensor before_;  // those of the step before
   bool search_ = false;
   std::optional<BadOutput> bad_output_;
 };

@@ -66,6 +66,7 @@ TEST(DataParallel, ReducesABucketWhenAllItsGroupsHaveSeenTheLastMicroBatch) {
   options.bucket_elements = 40;  // units 2 and 1 together, unit 0
   Rig rig(DType::fp32, options);
   rig.data_parallel.begin_step();
+  rig.data_parallel.clear_gradients();
   for (const int unit : {2, 1, 0}) rig.backward(unit, false);
   rig.backward(2, true);
   EXPECT_THAT(rig.scribe.reduced, IsEmpty());
@@ -82,6 +83,7 @@ TEST(DataParallel, ReducesAtTheEndWithoutOverlap) {
   options.bucket_elements = 40;
   Rig rig(DType::fp32, options);
   rig.data_parallel.begin_step();
+  rig.data_parallel.clear_gradients();
   for (const int unit : {2, 1, 0}) rig.backward(unit, true);
   EXPECT_THAT(rig.scribe.reduced, IsEmpty());
   rig.data_parallel.finish_reduction();
@@ -98,6 +100,7 @@ TEST(DataParallel, ADeferredGradientIsOverwrittenAndClearedOnlyIfNothingWroteIt)
   for (int update = 0; update < 2; ++update) {
     for (const Parameter& each : p) rig.backend->elementwise().fill(rig.backend->compute_stream(), 7, each.gradient);
     rig.data_parallel.begin_step();
+    rig.data_parallel.clear_gradients();
     expect(1, 7);
     expect(2, 0);
     EXPECT_EQ(p[0].sum.next(), ProductSum::overwrite);
@@ -117,6 +120,7 @@ TEST(DataParallel, ShardsOfGradientsAreReducedAfterEveryMicroBatchOfAGroup) {
     Rig rig(DType::fp32, options);
     EXPECT_FALSE(rig.buffer.gradients());
     rig.data_parallel.begin_step();
+    rig.data_parallel.clear_gradients();
     for (const bool last : {false, true}) {
       for (const int unit : {2, 1, 0}) rig.backward(unit, last);
     }
@@ -136,6 +140,7 @@ TEST(DataParallel, AGroupMayPauseWhileAnotherHasItsWorkMemory) {
   for (const DataParallelOptions& options : {shards, overlapped, rounded}) {
     Rig rig(DType::bf16, options);
     rig.data_parallel.begin_step();
+    rig.data_parallel.clear_gradients();
     for (const int unit : {2, 0, 1}) {
       rig.add_one(unit);
       rig.data_parallel.pause_backward(unit);
@@ -170,6 +175,7 @@ TEST(DataParallel, GradientsOfSixteenBitsAreRoundedAfterEveryMicroBatch) {
   options.low_precision_gradients = true;
   Rig rig(DType::bf16, options);
   rig.data_parallel.begin_step();
+  rig.data_parallel.clear_gradients();
   for (int i = 0; i < 300; ++i) {
     for (const int unit : {2, 1, 0}) rig.backward(unit, i == 299);
   }
@@ -198,6 +204,7 @@ double slow_step_ms(bool overlap) {
   for (std::size_t b = units; b-- > 0;) data_parallel.start_gather(b, backend->compute_stream());
   data_parallel.finish_gather();
   data_parallel.begin_step();
+  data_parallel.clear_gradients();
   for (int g = 0; g < units; ++g) {
     data_parallel.before_forward(g);
     compute();
