@@ -17,13 +17,19 @@ class GradientSums {
 
   /// Defers gradient `number` from the next update on: all that write it call `next`.
   void defer(std::size_t number) { states_[number].deferred = true; }
-  /// Defers none: for recorded work, which either adds or overwrites in all micro-batches.
-  void defer_none() { defers_ = false; }
-  bool is_deferred(std::size_t number) const { return defers_ && states_[number].deferred; }
+  bool is_deferred(std::size_t number) const { return states_[number].deferred; }
   bool is_undefined(std::size_t number) const { return states_[number].undefined; }
   /// Begins an update.
   void begin() {
-    for (State& state : states_) state.undefined = defers_ && state.deferred;
+    for (State& state : states_) state.undefined = state.deferred;
+  }
+  /// Numbers of the gradients that are undefined.
+  std::vector<std::size_t> undefined() const {
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (states_[i].undefined) numbers.push_back(i);
+    }
+    return numbers;
   }
   /// Returns how a product is added to gradient `number`, which holds a sum afterwards.
   ProductSum next(std::size_t number) {
@@ -36,7 +42,6 @@ class GradientSums {
     bool undefined = false;
   };
   std::vector<State> states_;
-  bool defers_ = true;
 };
 
 /// One gradient among GradientSums; without these it always holds a sum.

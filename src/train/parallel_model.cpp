@@ -60,11 +60,11 @@ const ExecutionConfig& validated(const ExecutionConfig& execution, const model::
 
 /// Decorator that runs `stage` as graphs; null without `cuda_graphs`.
 std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::TransformerStage& stage,
-                                               const ExecutionConfig& config) {
+                                               parallel::GradientSums& sums, const ExecutionConfig& config) {
   if (!config.cuda_graphs) return nullptr;
   const parallel::DataParallelOptions& data = config.parallel.data_parallel;
   const model::RecordedStage::Unrecorded unrecorded{.first = data.overlap_gather, .last = data.overlap_reduce};
-  return std::make_unique<model::RecordedStage>(backend, stage, unrecorded);
+  return std::make_unique<model::RecordedStage>(backend, stage, sums, unrecorded);
 }
 
 }  // namespace
@@ -135,10 +135,9 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
               row_chunks_of(execution.parallel, shard_.tensor_size), fp8_.get()},
              parameters_, config, shard_, vocabulary_, sequence_shard_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, data_parallel_),
-      recorded_(recorded(backend, stage_, execution)),
+      recorded_(recorded(backend, stage_, parameters_.sums(), execution)),
       executor_(backend, *communicators.pipeline, running_stage(),
                 exchange_of(shard_, communicators, execution.parallel)) {
-  if (execution.cuda_graphs) parameters_.sums().defer_none();
   parameters_.clear_gradients(backend);  // takes the memory of its table now
 }
 

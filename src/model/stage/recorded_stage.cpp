@@ -1,5 +1,8 @@
 #include "src/model/stage/recorded_stage.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "src/base/check.hpp"
 
 namespace trireme::model {
@@ -47,8 +50,9 @@ GraphRecorder& recorder_of(Backend& backend) {
 
 }  // namespace
 
-RecordedStage::RecordedStage(Backend& backend, ModelStage& stage, const Unrecorded& unrecorded)
-    : backend_(backend), recorder_(recorder_of(backend)), stage_(stage), unrecorded_(unrecorded) {}
+RecordedStage::RecordedStage(Backend& backend, ModelStage& stage, parallel::GradientSums& sums,
+                             const Unrecorded& unrecorded)
+    : backend_(backend), recorder_(recorder_of(backend)), stage_(stage), sums_(sums), unrecorded_(unrecorded) {}
 
 void RecordedStage::begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) {
   micro_batches_ = std::move(micro_batches);
@@ -58,7 +62,7 @@ void RecordedStage::begin(std::vector<MicroBatch> micro_batches, const StageMode
   if (mode.hidden_dropout != recorded_mode_.hidden_dropout ||
       mode.attention_dropout != recorded_mode_.attention_dropout ||
       mode.router_jitter != recorded_mode_.router_jitter || mode.seed != recorded_mode_.seed) {
-    graphs_.clear();
+    recordings_.clear();
     rounds_.clear();
   }
   recorded_mode_ = mode;
@@ -110,13 +114,22 @@ void RecordedStage::move_arena(const parallel::Step& step) {
   }
 }
 
+RecordedStage::Recording RecordedStage::record(const parallel::Step& step, ConstTensorView input, TensorView output) {
+  const std::vector<std::size_t> undefined = sums_.undefined();
+  Recording recording{recorder_.record([&] { parallel::run_step(stage_, step, input, output); }), {}};
+  std::ranges::copy_if(undefined, std::back_inserter(recording.defines),
+                       [this](std::size_t number) { return !sums_.is_undefined(number); });
+  return recording;
+}
+
 void RecordedStage::run(const parallel::Step& step, ConstTensorView received, TensorView sent) {
   if (!mode_.backward) return parallel::run_step(stage_, step, received, sent);
   const bool is_forward = step.kind == parallel::StepKind::forward;
   const ActivationStore& activations = stage_.activations();
   const std::size_t arena = is_forward ? activations.next_number() : activations.number(step.chunk, step.micro_batch);
   const bool recordable = is_recordable(step.micro_batch);
-  int& round = rounds_[{step.chunk, arena}];
+  const Place place{step.chunk, arena, step.micro_batch == 0};
+  int& round = rounds_[place];
   if (is_forward && recordable && round <= recording_round) ++round;
   load(step.micro_batch);
 
@@ -133,13 +146,14 @@ void RecordedStage::run(const parallel::Step& step, ConstTensorView received, Te
   if (!recordable || round < recording_round) {
     parallel::run_step(stage_, step, input, output);
   } else {
-    std::unique_ptr<Graph>& graph = graphs_[{step.kind, step.chunk, arena}];
+    Recording& recording = recordings_[{step.kind, place}];
     if (round == recording_round) {
-      graph = recorder_.record([&] { parallel::run_step(stage_, step, input, output); });
+      recording = record(step, input, output);
     } else {
       move_arena(step);
+      for (const std::size_t number : recording.defines) static_cast<void>(sums_.next(number));
     }
-    graph->launch(stream);
+    recording.graph->launch(stream);
   }
   if (sent) backend_.copy_within(stream, output, sent);
 }

@@ -9,13 +9,15 @@
 #include "src/backend/backend.hpp"
 #include "src/backend/graphs.hpp"
 #include "src/model/stage/model_stage.hpp"
+#include "src/parallel/gradient_sums.hpp"
 #include "src/parallel/pipeline/schedule.hpp"
 
 namespace trireme::model {
 
-/// Decorator of a stage that runs its training steps as graphs. A step is identified by its chunk and the arena of the
-/// micro-batch's activations. Its first round runs normally, so that one-time choices and allocations are made. The
-/// second round records it. Later rounds launch the recorded graph, for any micro-batch, without calling the stage.
+/// Decorator of a stage that runs its training steps as graphs. A step is identified by its chunk, the arena of the
+/// micro-batch's activations, and whether that is the first of an update, whose products overwrite gradients. Its first
+/// round runs normally, so that one-time choices and allocations are made. The second round records it. Later rounds
+/// launch the recorded graph, for any such micro-batch, without calling the stage.
 ///
 /// Inputs that vary between micro-batches and updates have fixed addresses: tokens, sample numbers for dropout, the
 /// gradient of the loss, and data from other stages. They are copied there before each step. Results for other stages
@@ -27,8 +29,9 @@ class RecordedStage final : public ModelStage {
     bool first = false;
     bool last = false;
   };
-  /// `stage` computes on `backend`; both must outlive it. ConfigError if the backend cannot record graphs.
-  RecordedStage(Backend& backend, ModelStage& stage, const Unrecorded& unrecorded);
+  /// `stage` computes on `backend`, and `sums` are the states of its gradients; all must outlive it. ConfigError if the
+  /// backend cannot record graphs.
+  RecordedStage(Backend& backend, ModelStage& stage, parallel::GradientSums& sums, const Unrecorded& unrecorded);
 
   /// Also discards the graphs if `mode` differs from theirs in more than the loss gradients.
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
@@ -59,6 +62,15 @@ class RecordedStage final : public ModelStage {
   /// and overwrites `sent` with the result. Either may be empty.
   void run(const parallel::Step& step, ConstTensorView received, TensorView sent);
   bool is_recordable(int micro_batch) const;
+  /// Recorded work of a step.
+  struct Recording {
+    std::unique_ptr<Graph> graph;
+    std::vector<std::size_t> defines;  // numbers of the undefined gradients that it overwrites
+  };
+  /// Records a step.
+  Recording record(const parallel::Step& step, ConstTensorView input, TensorView output);
+  /// Chunk, arena, and whether it is the first micro-batch.
+  using Place = std::tuple<int, std::size_t, bool>;
   /// Copies a micro-batch to the fixed addresses, unless it is already there.
   void load(int micro_batch);
   /// Opens or closes the micro-batch's arena as the stage does in the step.
@@ -69,6 +81,7 @@ class RecordedStage final : public ModelStage {
   Backend& backend_;
   GraphRecorder& recorder_;
   ModelStage& stage_;
+  parallel::GradientSums& sums_;
   Unrecorded unrecorded_;
   std::vector<MicroBatch> micro_batches_;
   StageMode mode_;
@@ -76,8 +89,8 @@ class RecordedStage final : public ModelStage {
   MicroBatch loaded_;  // the fixed addresses
   int loaded_number_ = -1;
   std::map<std::pair<char, std::size_t>, Tensor> fixed_;
-  std::map<std::pair<int, std::size_t>, int> rounds_;  // forwards so far of each chunk in each arena, up to 3
-  std::map<std::tuple<parallel::StepKind, int, std::size_t>, std::unique_ptr<Graph>> graphs_;
+  std::map<Place, int> rounds_;  // forwards so far, up to 3
+  std::map<std::pair<parallel::StepKind, Place>, Recording> recordings_;
 };
 
 }  // namespace trireme::model
