@@ -10,6 +10,7 @@ Decoder::Decoder(train::ParallelModel& model, std::int64_t texts, std::int64_t c
       schedule_(parallel::make_forward_schedule(model.grid().pipeline_size(), 1, model.pipeline_layout().chunks)),
       executor_(model.backend(), *model.communicators().pipeline, stage_),
       memory_(model.backend()),
+      host_memory_(model.backend().host_memory()),
       texts_(static_cast<std::size_t>(texts)) {}
 
 void Decoder::clear(std::int64_t text) {
@@ -38,33 +39,38 @@ void Decoder::step(const std::vector<std::int32_t>& tokens) {
   run();
 }
 
-std::vector<std::vector<double>> Decoder::logits() {
+ConstTensorView Decoder::logits() {
   const ConstTensorView shard = stage_.logits();
   if (!shard) return {};
   Communicator& group = *model_.communicators().tensor;
   Backend& backend = model_.backend();
   Stream& stream = backend.compute_stream();
-  const ArenaScope scope(memory_);
-  const std::int64_t b = shard.shape()[0], rows = shard.shape()[1];
-  const TensorView all = memory_.allocate(shard.dtype(), {group.size(), b, rows});
-  group.all_gather(stream, shard, all).wait(stream);
-  if (group.rank() != 0) return {};
-  const TensorView wide = memory_.allocate(accumulation_type(shard.dtype()), all.shape());
-  backend.elementwise().convert(stream, all, wide);
-  std::vector<std::vector<double>> result(static_cast<std::size_t>(b));
-  dispatch_float(wide.dtype(), [&]<class T>() {
-    std::vector<Accumulation<T>> host(static_cast<std::size_t>(wide.numel()));
-    backend.copy_to_host(stream, wide, TensorView(host.data(), wide.shape()));
-    stream.synchronize();
-    for (std::int64_t rank = 0, at = 0; rank < group.size(); ++rank) {
-      for (std::vector<double>& of_text : result) {
-        of_text.insert(of_text.end(), host.begin() + at, host.begin() + at + rows);
-        at += rows;
-      }
-    }
-  });
-  for (std::vector<double>& of_text : result) of_text.resize(static_cast<std::size_t>(model_.vocabulary().size()));
-  return result;
+  memory_.clear();
+  host_memory_.clear();
+  const std::int64_t ranks = group.size(), b = shard.shape()[0], rows = shard.shape()[1];
+  const DType wide = accumulation_type(shard.dtype());
+  ConstTensorView whole = shard;
+  if (ranks > 1) {
+    const TensorView parts = memory_.allocate(shard.dtype(), {ranks, b, rows});
+    group.all_gather(stream, shard, parts).wait(stream);
+    if (group.rank() != 0) return {};
+    // Each text's parts of the vocabulary become neighbours.
+    const TensorView joined = memory_.allocate(wide, {b, ranks * rows});
+    backend.attention().copy_heads(stream, {ranks, b, 1, rows}, ConstHeads{parts, b * rows, rows, rows},
+                                   Heads{joined, rows, ranks * rows, rows});
+    whole = joined;
+  } else if (shard.dtype() != wide) {
+    const TensorView widened = memory_.allocate(wide, shard.shape());
+    backend.elementwise().convert(stream, shard, widened);
+    whole = widened;
+  }
+  if (!backend.memory_is_host()) {
+    const TensorView host = host_memory_.allocate(wide, whole.shape());
+    backend.copy_to_host(stream, whole, host);
+    whole = host;
+  }
+  stream.synchronize();
+  return whole;
 }
 
 void Decoder::run() {

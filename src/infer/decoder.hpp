@@ -26,9 +26,10 @@ class Decoder {
   /// Appends one token to each of the texts from 0 on.
   void step(const std::vector<std::int32_t>& tokens);
 
-  /// Returns the next-token logits of each text of the last run, without padding of the vocabulary, on tensor rank 0 of
-  /// the last stage; empty elsewhere. Collective over the tensor group.
-  std::vector<std::vector<double>> logits();
+  /// Returns the next-token logits of each text of the last run, [texts, padded vocabulary] in host memory and in the
+  /// accumulation type, on tensor rank 0 of the last stage; empty elsewhere. Valid until the next call. Collective over
+  /// the tensor group.
+  ConstTensorView logits();
 
  private:
   void run();
@@ -38,7 +39,7 @@ class Decoder {
   parallel::Schedule schedule_;
   parallel::PipelineExecutor executor_;
   Shape last_shape_;
-  Arena memory_;
+  Arena memory_, host_memory_;                    // logits on the device and the host
   std::vector<std::vector<std::int32_t>> texts_;  // the cached tokens of each
 };
 

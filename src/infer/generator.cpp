@@ -1,7 +1,7 @@
 #include "src/infer/generator.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <span>
 #include <utility>
 
 #include "src/base/timer.hpp"
@@ -107,23 +107,28 @@ std::optional<Failure> Generator::choose(std::int64_t first) {
       wants_probabilities ? 1 + std::min(*options_.log_probabilities, model_.vocabulary().size()) : 1;
   std::vector<std::int32_t> tokens;
   std::vector<double> values;
-  const std::vector<std::vector<double>> logits = decoder_.logits();
-  if (replica_->rank() == chooser_) {
+  const ConstTensorView logits = decoder_.logits();
+  const auto choose_all = [&]<class Logit>() {
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::vector<double>& own = logits[static_cast<std::size_t>(i)];
+      const std::span own(logits.as<Logit>() + i * logits.shape().back(),
+                          static_cast<std::size_t>(model_.vocabulary().size()));
       const Text& text = texts_[static_cast<std::size_t>(first + i)];
-      if (!std::ranges::all_of(own, [](double logit) { return std::isfinite(logit); })) {
+      if (!all_finite(own)) {
         tokens.insert(tokens.end(), static_cast<std::size_t>(each), none);
         values.insert(values.end(), static_cast<std::size_t>(each), 0);
         continue;
       }
-      std::vector<double> penalised;
-      if (options_.sampling.repetition_penalty != 1) {
-        penalised = own;
+      const auto choose_from = [&](auto of) {
+        return choose_token(of, options_.sampling, text.size(), text.prompt.number);
+      };
+      std::int32_t token = none;
+      if (options_.sampling.repetition_penalty == 1) {
+        token = choose_from(own);
+      } else {
+        std::vector<double> penalised(own.begin(), own.end());
         penalise_repetitions(penalised, text.latest(text.size()), options_.sampling.repetition_penalty);
+        token = choose_from(std::span<const double>(penalised));
       }
-      const std::int32_t token =
-          choose_token(penalised.empty() ? own : penalised, options_.sampling, text.size(), text.prompt.number);
       if (!wants_probabilities) {
         tokens.push_back(token);
         continue;
@@ -133,6 +138,12 @@ std::optional<Failure> Generator::choose(std::int64_t first) {
         values.push_back(likely.log_probability);
       }
     }
+  };
+  if (replica_->rank() == chooser_) {
+    if (logits.dtype() == DType::fp64)
+      choose_all.template operator()<double>();
+    else
+      choose_all.template operator()<float>();
   }
   broadcast(tokens, count * each);
   if (wants_probabilities) broadcast(values, count * each);

@@ -20,10 +20,17 @@ struct SamplingOptions {
 /// (Keskar et al. 2019, arXiv:1909.05858).
 void penalise_repetitions(std::vector<double>& logits, std::span<const std::int32_t> text, double penalty);
 
-/// Samples a token from `logits`, one for each token of the vocabulary, for position `position` of text `text`. The
-/// temperature applies first, then top-k, top-p and min-p in turn. A pure function of its arguments: the random bits
-/// are Philox with the seed as key and position and text as counter. Ignores the repetition penalty.
-std::int32_t choose_token(const std::vector<double>& logits, const SamplingOptions& options, std::int64_t position,
+// Logits are fp32 or fp64, one for each token of the vocabulary. Sums and probabilities are fp64.
+
+/// Returns whether no logit is NaN or infinite.
+template <class Logit>
+bool all_finite(std::span<const Logit> logits);
+
+/// Samples a token from finite `logits` for position `position` of text `text`. The temperature applies first, then
+/// top-k, top-p and min-p in turn. A pure function of its arguments: the random bits are Philox with the seed as key
+/// and position and text as counter. Ignores the repetition penalty.
+template <class Logit>
+std::int32_t choose_token(std::span<const Logit> logits, const SamplingOptions& options, std::int64_t position,
                           std::int64_t text = 0);
 
 struct TokenProbability {
@@ -33,7 +40,7 @@ struct TokenProbability {
 
 /// Returns the log-probability of `token`, followed by those of the `count` likeliest tokens, likeliest first and ties
 /// by id.
-std::vector<TokenProbability> log_probabilities(const std::vector<double>& logits, std::int32_t token,
-                                                std::int64_t count);
+template <class Logit>
+std::vector<TokenProbability> log_probabilities(std::span<const Logit> logits, std::int32_t token, std::int64_t count);
 
 }  // namespace trireme::infer

@@ -22,9 +22,9 @@ struct Extents {
   std::int64_t n, in, out;
 };
 // Nothing, one, around a vector, more than one tile in every direction.
-constexpr Extents extents_list[] = {{0, 31, 33},    {31, 0, 33},    {31, 33, 0},  {1, 1, 1},
-                                    {1, 33, 31},    {31, 1, 33},    {33, 31, 1},  {33, 31, 1025},
-                                    {1025, 33, 31}, {31, 1025, 33}, {64, 64, 64}, {300, 530, 600}};
+constexpr Extents extents_list[] = {{0, 31, 33},  {31, 0, 33},     {31, 33, 0},    {1, 1, 1},      {1, 33, 31},
+                                    {31, 1, 33},  {33, 31, 1},     {33, 31, 1025}, {1025, 33, 31}, {31, 1025, 33},
+                                    {64, 64, 64}, {300, 530, 600}, {7, 45, 600},   {16, 600, 45}};
 
 /// The products as their declarations write them.
 struct Reference {

@@ -1,4 +1,4 @@
-#include "src/backend/cpu/vector_math.hpp"
+#include "src/base/vector_math.hpp"
 
 #include <gtest/gtest.h>
 

@@ -84,10 +84,37 @@ TEST(TextContinuer, ContinuesEachTextAsAlone) {
   }
 }
 
+std::int32_t token_of(const std::vector<double>& logits, const SamplingOptions& options, std::int64_t position,
+                      std::int64_t text = 0) {
+  return choose_token(std::span(logits), options, position, text);
+}
+
 TEST(ChooseToken, GreedyTakesTheMostProbableAndBreaksTiesByTheFirst) {
   SamplingOptions greedy;
   greedy.temperature = 0;
-  EXPECT_EQ(choose_token({0, 2, 1, 2}, greedy, 0), 1);
+  EXPECT_EQ(token_of({0, 2, 1, 2}, greedy, 0), 1);
+}
+
+TEST(ChooseToken, SingleLogitsChooseAsDoubleOnesDo) {
+  std::vector<float> logits;
+  for (int i = 0; i < 1000; ++i) logits.push_back(static_cast<float>(i * 7919 % 1000) / 100);
+  const std::vector<double> wide(logits.begin(), logits.end());
+  for (const SamplingOptions& options :
+       {SamplingOptions{.temperature = 0}, {}, {.top_k = 20}, {.top_p = 0.9}, {.min_p = 0.1}}) {
+    for (std::int64_t position = 0; position < 20; ++position) {
+      EXPECT_EQ(choose_token(std::span<const float>(logits), options, position), token_of(wide, options, position));
+    }
+  }
+}
+
+TEST(AllFinite, FindsOneNumberThatIsNot) {
+  for (const float wrong : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> logits(37, std::numeric_limits<float>::max());
+    EXPECT_TRUE(all_finite(std::span<const float>(logits)));
+    logits[20] = wrong;
+    EXPECT_FALSE(all_finite(std::span<const float>(logits)));
+  }
 }
 
 TEST(ChooseToken, TopKAndTopPLeaveOutTheUnlikely) {
@@ -96,17 +123,17 @@ TEST(ChooseToken, TopKAndTopPLeaveOutTheUnlikely) {
   SamplingOptions nucleus;
   nucleus.top_p = 0.6;  // exp(3) of about 28 is 0.72: only the first
   for (std::int64_t position = 0; position < 200; ++position) {
-    EXPECT_THAT(choose_token({0, 3, 1.5, 1}, two, position), testing::AnyOf(1, 2));
-    EXPECT_EQ(choose_token({0, 3, 1.5, 1}, nucleus, position), 1);
+    EXPECT_THAT(token_of({0, 3, 1.5, 1}, two, position), testing::AnyOf(1, 2));
+    EXPECT_EQ(token_of({0, 3, 1.5, 1}, nucleus, position), 1);
   }
 }
 
 TEST(ChooseToken, EachTextHasItsOwnRandomNumbers) {
   const std::vector<double> logits(1000);
   std::set<std::int32_t> tokens;
-  for (std::int64_t text = 0; text < 20; ++text) tokens.insert(choose_token(logits, {}, 5, text));
+  for (std::int64_t text = 0; text < 20; ++text) tokens.insert(token_of(logits, {}, 5, text));
   EXPECT_GT(tokens.size(), 15u);
-  EXPECT_EQ(choose_token(logits, {}, 5, 3), choose_token(logits, {}, 5, 3));
+  EXPECT_EQ(token_of(logits, {}, 5, 3), token_of(logits, {}, 5, 3));
 }
 
 TEST(ChooseToken, ReachesTheUnlikelyTokensOfALargeVocabulary) {
@@ -115,8 +142,8 @@ TEST(ChooseToken, ReachesTheUnlikelyTokensOfALargeVocabulary) {
   half.top_p = 0.5;
   int late = 0;
   for (std::int64_t position = 0; position < 1000; ++position) {
-    late += choose_token(logits, {}, position) >= 500 ? 1 : 0;
-    EXPECT_LT(choose_token(logits, half, position), 500);
+    late += token_of(logits, {}, position) >= 500 ? 1 : 0;
+    EXPECT_LT(token_of(logits, half, position), 500);
   }
   EXPECT_NEAR(late, 500, 64);  // four standard deviations
 }
@@ -124,7 +151,7 @@ TEST(ChooseToken, ReachesTheUnlikelyTokensOfALargeVocabulary) {
 TEST(LogProbabilities, AreThoseOfTheSoftmax) {
   // exp of the logits over their sum, 10: 0.4, 0.1, 0.4, 0.1
   const std::vector<double> logits = {std::log(4), 0, std::log(4), 0};
-  const std::vector<TokenProbability> result = log_probabilities(logits, 3, 3);
+  const std::vector<TokenProbability> result = log_probabilities(std::span(logits), 3, 3);
   ASSERT_EQ(result.size(), 4u);
   const std::int32_t tokens[] = {3, 0, 2, 1};
   const double probabilities[] = {0.1, 0.4, 0.4, 0.1};
@@ -132,7 +159,7 @@ TEST(LogProbabilities, AreThoseOfTheSoftmax) {
     EXPECT_EQ(result[i].token, tokens[i]);
     EXPECT_NEAR(result[i].log_probability, std::log(probabilities[i]), 1e-14);
   }
-  EXPECT_EQ(log_probabilities(logits, 0, 9).size(), 5u);
+  EXPECT_EQ(log_probabilities(std::span(logits), 0, 9).size(), 5u);
 }
 
 /// Expects draws of a token with these probabilities; those that are 0 never occur.
@@ -141,7 +168,7 @@ void expect_frequencies(const std::vector<double>& logits, const SamplingOptions
   constexpr int draws = 20000;
   std::vector<int> counts(logits.size());
   for (int position = 0; position < draws; ++position) {
-    ++counts[static_cast<std::size_t>(choose_token(logits, options, position))];
+    ++counts[static_cast<std::size_t>(token_of(logits, options, position))];
   }
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const double p = probabilities[i], four_deviations = 4 * std::sqrt(p * (1 - p) / draws);
@@ -184,7 +211,7 @@ TEST(ChooseToken, FollowsTheProbabilities) {
   SamplingOptions plain;
   int ones = 0;
   for (std::int64_t position = 0; position < 20000; ++position) {
-    ones += choose_token({0, std::log(3.0)}, plain, position) == 1 ? 1 : 0;
+    ones += token_of({0, std::log(3.0)}, plain, position) == 1 ? 1 : 0;
   }
   EXPECT_NEAR(ones / 20000.0, 0.75, 0.015);  // four standard deviations
 }

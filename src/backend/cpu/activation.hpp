@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "src/backend/cpu/vector_math.hpp"
 #include "src/backend/kernels/gemm.hpp"
+#include "src/base/vector_math.hpp"
 
 namespace trireme::cpu {
 

@@ -5,7 +5,7 @@
 
 #include "src/backend/cpu/score_tile.hpp"
 #include "src/backend/cpu/scratch.hpp"
-#include "src/backend/cpu/vector_math.hpp"
+#include "src/base/vector_math.hpp"
 
 namespace trireme::cpu {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "src/backend/cpu/cpu_backend.hpp"
-#include "src/backend/cpu/exponentials.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
+#include "src/base/exponentials.hpp"
 
 namespace trireme::cpu {
 namespace {

@@ -9,8 +9,8 @@
 #include "src/backend/cpu/dropout_mask.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/cpu/scratch.hpp"
-#include "src/backend/cpu/vector_math.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
+#include "src/base/vector_math.hpp"
 
 namespace trireme::cpu {
 namespace {

@@ -11,6 +11,7 @@
 #include "src/backend/cpu/bf16_matmul.hpp"
 #include "src/backend/cpu/column_sums.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/cpu/few_rows.hpp"
 #include "src/backend/cpu/fp8_operand.hpp"
 #include "src/backend/cpu/products.hpp"
 #include "src/backend/cpu/rows.hpp"
@@ -33,9 +34,12 @@ constexpr std::int64_t max_exchanged_rows = 64;
 constexpr std::int64_t split_tasks = 6, split_depth = 256;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-/// Returns the extent of blocks that divide `whole` evenly: at most `limit`, a multiple of 32.
-constexpr std::int64_t even_extent(std::int64_t whole, std::int64_t limit) {
-  return whole == 0 ? limit : divide_up(divide_up(whole, divide_up(whole, limit)), 32) * 32;
+/// Returns the extent of blocks that divide `whole` evenly: at most `limit`, a multiple of 32. Several blocks are a
+/// multiple of `together`, if such an extent exists.
+constexpr std::int64_t even_extent(std::int64_t whole, std::int64_t limit, std::int64_t together = 1) {
+  if (whole <= limit) together = 1;
+  return whole == 0 ? limit
+                    : divide_up(divide_up(whole, divide_up(divide_up(whole, limit), together) * together), 32) * 32;
 }
 
 /// Checks that `ulimit -v` leaves addresses for the buffers of OpenBLAS, one for each of `threads`: it would try
@@ -254,7 +258,9 @@ class CpuGemm final : public GemmKernels {
   /// Calls task(b, i, j, rows, columns) for all tiles of the groups' rows in a matrix of n columns.
   template <class T, class Task>
   void for_each_tile(std::span<const RowGroup<T>> groups, std::int64_t n, Task&& task) {
-    const std::int64_t columns = even_extent(n, tile_columns), across = divide_up(n, columns);
+    // A product of few rows has few tiles: two threads get the same number.
+    const int together = groups.size() == 1 && groups.front().rows <= tile_rows ? 2 : 1;
+    const std::int64_t columns = even_extent(n, tile_columns, together), across = divide_up(n, columns);
     ProductTasks tasks;
     for (const RowGroup<T>& group : groups) {
       tasks.add(divide_up(group.rows, even_extent(group.rows, tile_rows)) * across);
@@ -275,6 +281,10 @@ class CpuGemm final : public GemmKernels {
     using A = Accumulation<T>;
     if (k == 0) {
       for (std::int64_t r = 0; r < rows && !accumulate; ++r) std::fill_n(c + r * c_stride, columns, A{0});
+    } else if (!accumulate && !a.transposed && has_few_rows(rows, b)) {
+      ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(rows * k) * sizeof(A));
+      few_row_product(rows, columns, k, convert_block(a, i, rows, 0, k, lease.take<A>(rows * k)), b.block(0, j), c,
+                      c_stride);
     } else if constexpr (std::is_same_v<T, A>) {
       if (std::is_same_v<A, double>) std::call_once(buffers_checked_, check_blas_buffers, pool_.threads());
       multiply(rows, columns, k, a.block(i, 0), b.block(0, j), accumulate, c, c_stride);
@@ -312,8 +322,8 @@ class CpuGemm final : public GemmKernels {
                     [&](const Matrix<T>& b, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
                       const bf16* added = bias == nullptr ? nullptr : bias + j;
                       bf16* c = result + i * n + j;
-                      if (exchanges(rows, b)) {
-                        round_exchanged_product(rows, columns, k, a.block(i, 0), b.block(0, j), added, c, n);
+                      if (exchanges(rows, b) || has_few_rows(rows, b)) {
+                        round_tile(a, b, i, j, rows, columns, k, added, c, n);
                       } else {
                         bf16_matmul_->multiply(rows, columns, k, a.block(i, 0), b.block(0, j), added, c, n);
                       }
@@ -324,6 +334,12 @@ class CpuGemm final : public GemmKernels {
     }
   }
 
+  /// Returns whether few_row_product is the fastest product of `rows` rows by b.
+  template <class T>
+  bool has_few_rows(std::int64_t rows, const Matrix<T>& b) const {
+    const bool exchanges_more = std::is_same_v<T, bf16> && bf16_matmul_ != nullptr;
+    return b.transposed && (exchanges_more ? rows < bf16_matmul_->min_exchanged_rows() : rows <= max_few_rows);
+  }
   /// Returns whether the transpose of a product of `rows` rows by b is the faster one to compute.
   bool exchanges(std::int64_t rows, const Matrix<bf16>& b) const {
     return b.transposed && rows >= bf16_matmul_->min_exchanged_rows() && rows <= max_exchanged_rows;
@@ -340,17 +356,17 @@ class CpuGemm final : public GemmKernels {
     }
   }
   /// c = a b + bias, rounded, of few rows; bias may be null.
-  void round_exchanged_product(std::int64_t rows, std::int64_t columns, std::int64_t k, const Matrix<bf16>& a,
-                               const Matrix<bf16>& b, const bf16* bias, bf16* c, std::int64_t c_stride) {
+  void round_tile(const Matrix<bf16>& a, const Matrix<bf16>& b, std::int64_t i, std::int64_t j, std::int64_t rows,
+                  std::int64_t columns, std::int64_t k, const bf16* bias, bf16* c, std::int64_t c_stride) {
     ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(rows * columns) * sizeof(float));
     float* tile = lease.take<float>(rows * columns);
-    exchanged_product(rows, columns, k, a, b, tile, columns);
+    multiply_tile(a, b, i, j, rows, columns, k, false, tile, columns);
     float added[tile_columns] = {};
     if (bias != nullptr) load_row(bias, columns, added);
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = tile + r * columns;
 #pragma omp simd
-      for (std::int64_t j = 0; j < columns; ++j) row[j] += added[j];
+      for (std::int64_t column = 0; column < columns; ++column) row[column] += added[column];
       store_row(row, columns, c + r * c_stride);
     }
   }

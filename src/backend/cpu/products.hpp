@@ -43,14 +43,19 @@ void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<A>& a
   }
 }
 
-/// Block of a matrix of 16-bit numbers that begins at (i, k), in fp32 in `buffer`.
+/// Block of a matrix that begins at (i, k), in the accumulation type: the matrix's own if it has that type, else
+/// converted in `buffer`.
 template <class T>
-Matrix<float> convert_block(const Matrix<T>& matrix, std::int64_t i, std::int64_t rows, std::int64_t k,
-                            std::int64_t columns, float* buffer) {
-  const T* from = matrix.at(i, k);
-  if (matrix.transposed) std::swap(rows, columns);
-  for (std::int64_t r = 0; r < rows; ++r) load_row(from + r * matrix.stride, columns, buffer + r * columns);
-  return {buffer, columns, matrix.transposed};
+Matrix<Accumulation<T>> convert_block(const Matrix<T>& matrix, std::int64_t i, std::int64_t rows, std::int64_t k,
+                                      std::int64_t columns, Accumulation<T>* buffer) {
+  if constexpr (std::is_same_v<T, Accumulation<T>>) {
+    return matrix.block(i, k);
+  } else {
+    const T* from = matrix.at(i, k);
+    if (matrix.transposed) std::swap(rows, columns);
+    for (std::int64_t r = 0; r < rows; ++r) load_row(from + r * matrix.stride, columns, buffer + r * columns);
+    return {buffer, columns, matrix.transposed};
+  }
 }
 
 /// Consecutive rows of a, and the matrix b that multiplies them.

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <vector>
 
-#include "src/backend/cpu/exponentials.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/kernels/experts.hpp"
+#include "src/base/exponentials.hpp"
 
 namespace trireme::cpu {
 

@@ -8,8 +8,8 @@
 #include "src/backend/cpu/dropout_mask.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/cpu/tile.hpp"
-#include "src/backend/cpu/vector_math.hpp"
 #include "src/backend/kernels/attention.hpp"
+#include "src/base/vector_math.hpp"
 
 namespace trireme::cpu {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numbers>
 
-namespace trireme::cpu {
+namespace trireme {
 
 // Elementary functions without branches or calls, which compilers vectorise in loops. Polynomials are minimax, fitted
 // for these intervals.
@@ -134,4 +134,4 @@ inline Normal<double> vector_normal(double x) {
   return {std::exp(-0.5 * x * x) * 0.39894228040143267794, 0.5 * std::erfc(-x / std::numbers::sqrt2)};
 }
 
-}  // namespace trireme::cpu
+}  // namespace trireme

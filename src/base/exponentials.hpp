@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/backend/cpu/vector_math.hpp"
+#include "src/base/vector_math.hpp"
 
-namespace trireme::cpu {
+namespace trireme {
 
 // The loops over a row are separate functions: variables captured by reference prevent good vectorisation.
 
@@ -32,4 +32,4 @@ inline void scaled_exponentials(const A* x, std::int64_t n, A shift, A factor, A
   for (std::int64_t c = 0; c < n; ++c) y[c] = vector_exp(x[c] - shift) * factor;
 }
 
-}  // namespace trireme::cpu
+}  // namespace trireme
