@@ -2,7 +2,6 @@
 
 #include "cuda/kernels/vec8.cuh"
 #include "src/backend/kernels/dropout.hpp"
-#include "src/tensor/tensor_view.hpp"
 
 namespace trireme::cuda {
 
@@ -38,10 +37,6 @@ __device__ void dropout_factors(const Dropout& dropout, std::uint64_t key, std::
     factor[c] = keep ? static_cast<A>(dropout.scale) : A{0};
   }
 }
-/// Samples of a tensor [s, b, h], the divisor of row numbers for position and sample. Without dropout it is unused, and
-/// not 0.
-inline std::int64_t batch_of(ConstTensorView x) { return x.shape().rank() == 3 ? x.shape()[1] : 1; }
-
 /// Inputs of dropout's draws in one row of hidden states [s, b, h]: divisions and an access shared by its columns.
 struct DropoutRow {
   std::int64_t sample = 0, position = 0;

@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(block_threads)
 
 /// dx of eight columns of dsum, also left in `value`.
 template <class T>
-__device__ void drop_vec8(const PackedVec8<T>& dsum, const Dropout& dropout, std::int64_t batch, std::int64_t h,
-                          std::int64_t row, std::int64_t vec8, T* dx, Accumulation<T> (&value)[8]) {
+__device__ void drop_gradient(const PackedVec8<T>& dsum, const Dropout& dropout, std::int64_t batch, std::int64_t h,
+                              std::int64_t row, std::int64_t vec8, T* dx, Accumulation<T> (&value)[8]) {
   Accumulation<T> factor[8]{};
   if (dropout.enabled()) {
     const DropoutRow dropout_row(dropout, row, batch);
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(block_threads)
   const std::int64_t row = global_thread() / vec8s_of(h), vec8 = global_thread() % vec8s_of(h);
   if (row >= rows) return;
   Accumulation<T> value[8];
-  drop_vec8(load_vec8(dsum, h, row, vec8), dropout, batch, h, row, vec8, dx, value);
+  drop_gradient(load_vec8(dsum, h, row, vec8), dropout, batch, h, row, vec8, dx, value);
 }
 template <class T>
 __global__ void __launch_bounds__(block_threads)
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(block_threads)
   sum_rows<1>(chunks, h, partials, fetch,
               [&](const PackedVec8<T>& own, std::int64_t row, std::int64_t vec8, A(&sums)[1][8]) {
                 A value[8];
-                drop_vec8(own, dropout, batch, h, row, vec8, dx, value);
+                drop_gradient(own, dropout, batch, h, row, vec8, dx, value);
                 for (int c = 0; c < 8; ++c) sums[0][c] += value[c];
               });
 }
@@ -209,13 +209,6 @@ __global__ void __launch_bounds__(block_threads)
   store(up, range.size, dgate_up + up_at);
 }
 
-/// One thread per eight columns of each row.
-template <class... Parameters>
-void launch_rows(Stream& stream, const char* name, std::int64_t rows, std::int64_t columns,
-                 void (*kernel)(Parameters...), std::type_identity_t<Parameters>... arguments) {
-  gpu::launch(stream, {name, blocks_for(rows * vec8s_of(columns)), block_threads}, kernel, arguments...);
-}
-
 class CudaElementwise final : public ElementwiseKernels {
  public:
   explicit CudaElementwise(Scratch scratch) : scratch_(std::move(scratch)) {}
@@ -284,7 +277,23 @@ class CudaElementwise final : public ElementwiseKernels {
   void bias_dropout_add_backward(Stream& stream, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
                                  TensorView dbias) override {
     check_bias_dropout_add_backward(dsum, dropout, dx, dbias);
-    drop_gradient(stream, scratch_, dsum, dropout, dx, dbias);
+    dispatch_gpu(dsum.dtype(), [&]<class T, class A>() {
+      const std::int64_t h = dsum.shape().back(), rows = rows_of(dsum.shape());
+      if (!dbias) {
+        if (dropout.enabled() || dsum.data() != dx.data()) {
+          launch_rows(stream, "bias_dropout_add_backward", rows, h, drop_gradient_kernel<T>, rows, h, batch_of(dsum),
+                      dsum.as<T>(), dropout, dx.as<T>());
+        }
+        return;
+      }
+      if (rows == 0 || h == 0) return;
+      const RowChunks chunks(rows);
+      const Buffer partials = scratch_(stream, static_cast<std::size_t>(chunks.count * h) * sizeof(A));
+      A* sums = reinterpret_cast<A*>(partials.data());
+      gpu::launch(stream, {"bias_dropout_add_backward", chunks.count * column_tiles(h), block_threads},
+                  drop_gradient_and_sum_kernel<T>, chunks, h, batch_of(dsum), dsum.as<T>(), dropout, dx.as<T>(), sums);
+      add_chunks(stream, chunks.count, h, sums, dbias.as<A>());
+    });
   }
 
   void activate(Stream& stream, Activation activation, ConstTensorView x, TensorView y) override {
@@ -337,32 +346,19 @@ class CudaElementwise final : public ElementwiseKernels {
                           std::type_identity_t<Parameters>... arguments) {
     gpu::launch(stream, {name, blocks_for(vec8s_of(n)), block_threads}, kernel, arguments...);
   }
+  /// One thread per eight columns of each row.
+  template <class... Parameters>
+  static void launch_rows(Stream& stream, const char* name, std::int64_t rows, std::int64_t columns,
+                          void (*kernel)(Parameters...), std::type_identity_t<Parameters>... arguments) {
+    gpu::launch(stream, {name, blocks_for(rows * vec8s_of(columns)), block_threads}, kernel, arguments...);
+  }
+  /// Divisor of row numbers for position and sample. Without dropout it is unused, and not 0.
+  static std::int64_t batch_of(ConstTensorView x) { return x.shape().rank() == 3 ? x.shape()[1] : 1; }
 
   Scratch scratch_;
 };
 
 }  // namespace
-
-void drop_gradient(Stream& stream, const Scratch& new_scratch, ConstTensorView dsum, const Dropout& dropout,
-                   TensorView dx, TensorView dbias) {
-  dispatch_gpu(dsum.dtype(), [&]<class T, class A>() {
-    const std::int64_t h = dsum.shape().back(), rows = rows_of(dsum.shape());
-    if (!dbias) {
-      if (dropout.enabled() || dsum.data() != dx.data()) {
-        launch_rows(stream, "bias_dropout_add_backward", rows, h, drop_gradient_kernel<T>, rows, h, batch_of(dsum),
-                    dsum.as<T>(), dropout, dx.as<T>());
-      }
-      return;
-    }
-    if (rows == 0 || h == 0) return;
-    const RowChunks chunks(rows);
-    const Buffer partials = new_scratch(stream, static_cast<std::size_t>(chunks.count * h) * sizeof(A));
-    A* sums = reinterpret_cast<A*>(partials.data());
-    gpu::launch(stream, {"bias_dropout_add_backward", chunks.count * column_tiles(h), block_threads},
-                drop_gradient_and_sum_kernel<T>, chunks, h, batch_of(dsum), dsum.as<T>(), dropout, dx.as<T>(), sums);
-    add_chunks(stream, chunks.count, h, sums, dbias.as<A>());
-  });
-}
 
 std::unique_ptr<ElementwiseKernels> make_elementwise(Scratch scratch) {
   return std::make_unique<CudaElementwise>(std::move(scratch));

@@ -34,19 +34,10 @@ std::unique_ptr<AttentionKernels> make_attention(Scratch scratch, std::size_t ma
 
 // Kernels of a family in separate files.
 
-/// ElementwiseKernels::bias_dropout_add_backward of tensors that fit.
-void drop_gradient(Stream& stream, const Scratch& new_scratch, ConstTensorView dsum, const Dropout& dropout,
-                   TensorView dx, TensorView dbias);
-
-/// The branch whose end was normalised, and the gradients of its result and its bias, which may be empty.
-struct EndedBranch {
-  Dropout dropout;
-  TensorView dx, dbias;
-};
-/// NormKernels::normalise_backward of tensors that fit; with a branch bias_dropout_add_norm_backward.
+/// NormKernels::normalise_backward of tensors that fit.
 void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
                    const NormWeight& weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
-                   TensorView dx, TensorView dweight, TensorView dbias, const EndedBranch* branch = nullptr);
+                   TensorView dx, TensorView dweight, TensorView dbias);
 
 /// ExpertKernels::route and its gradient.
 void route(Stream& stream, const Scratch& new_scratch, const RouterProblem& problem, ConstTensorView logits,

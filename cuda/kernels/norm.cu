@@ -200,21 +200,11 @@ class CudaNorm final : public NormKernels {
       if (h == 0) return;
       dispatch_held<T>(h, [&]<int held>() {
         gpu::launch(stream, {"bias_dropout_add_norm", row_blocks(rows), block_threads},
-                    bias_dropout_add_norm_kernel<T, held>, rows, h, batch_of(x), x.as<T>(),
+                    bias_dropout_add_norm_kernel<T, held>, rows, h, x.shape().rank() == 3 ? x.shape()[1] : 1, x.as<T>(),
                     bias ? bias.as<T>() : nullptr, residual.as<T>(), dropout,
                     norm_of<T>(weight, norm_bias, epsilon, statistics), sum.as<T>(), y.as<T>());
       });
     });
-  }
-
-  void bias_dropout_add_norm_backward(Stream& stream, ConstTensorView dy, ConstTensorView sum, const NormWeight& weight,
-                                      NormStatistics statistics, ConstTensorView residual_gradient,
-                                      const Dropout& dropout, TensorView dsum, TensorView dx, TensorView dbias,
-                                      TensorView dweight, TensorView dnorm_bias) override {
-    check_normalise_backward(dy, sum, weight.values, statistics, residual_gradient, dsum, dweight, dnorm_bias);
-    check_bias_dropout_add_backward(dsum, dropout, dx, dbias);
-    const EndedBranch branch{dropout, dx, dbias};
-    norm_backward(stream, scratch_, dy, sum, weight, statistics, residual_gradient, dsum, dweight, dnorm_bias, &branch);
   }
 
  private:

@@ -1,5 +1,4 @@
 #include "cuda/kernels/dispatch.cuh"
-#include "cuda/kernels/dropout.cuh"
 #include "cuda/kernels/families.hpp"
 #include "cuda/kernels/sums.cuh"
 
@@ -8,7 +7,7 @@
 namespace trireme::cuda {
 namespace {
 
-// Memory traffic in bytes per 16-bit element: 6, or 8 with a residual's gradient, and 2 for the gradient of a branch.
+// Memory traffic in bytes per 16-bit element: 6, or 8 with a residual's gradient.
 
 /// Eight columns of dy and of x.
 template <class T>
@@ -120,39 +119,19 @@ __device__ void team_sums(int team, int turn, A& first, A& second) {
   }
 }
 
-/// Columns that are summed over rows: dweight, dbias if `centred`, and that of the branch's bias if `has_bias`.
-struct SummedColumns {
-  int sums;
-  bool centred, has_bias;
-};
-/// The gradient of a branch's result.
+/// partials [chunks, sums, h]: of dweight, and of dbias if `sums` is 2. Dynamic shared memory: one chunk's partials.
 template <class T>
-struct BranchColumns {
-  Dropout dropout;
-  std::int64_t batch;
-  T* dx;
-};
-
-/// partials [chunks, sums, h]. Dynamic shared memory: one chunk's partials, and with the branch's bias max_vec8s Vec8s
-/// for each thread.
-template <class T, bool ends_branch>
 __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
-    norm_backward_kernel(RowChunks chunks, int team, SummedColumns summed, std::int64_t h, const T* dy, const T* x,
-                         const T* weight, Accumulation<T> weight_offset, const Accumulation<T>* mean,
+    norm_backward_kernel(RowChunks chunks, int team, int sums, std::int64_t h, const T* dy, const T* x, const T* weight,
+                         Accumulation<T> weight_offset, const Accumulation<T>* mean,
                          const Accumulation<T>* reciprocal_deviation, const T* residual_gradient, T* dx,
-                         BranchColumns<T> branch, Accumulation<T>* partials) {
+                         Accumulation<T>* partials) {
   using A = Accumulation<T>;
   const int own_team = static_cast<int>(threadIdx.x) / team, member = static_cast<int>(threadIdx.x) % team;
   const int teams = block_threads / team;
   // The columns of this thread's Vec8 i, none beyond the row.
   const auto columns_of = [&](int i) { return vec8_at(member + i * team, h); };
   A dweight[max_vec8s][8]{}, dbias[max_vec8s][8]{};
-  // No registers are left for the third sums: they are in shared memory, those of a thread beside other threads'.
-  A* const total = gpu::dynamic_shared<A>();
-  A* const dbranch = total + summed.sums * h + threadIdx.x;
-  if (ends_branch && summed.has_bias) {
-    for (int i = 0; i < 8 * max_vec8s; ++i) dbranch[i * block_threads] = 0;
-  }
   PackedVec8<T> own_weight[max_vec8s];
 #pragma unroll
   for (int i = 0; i < max_vec8s; ++i) own_weight[i].load(weight + columns_of(i).begin, columns_of(i).size);
@@ -197,10 +176,8 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
     sum = mean == nullptr ? 0 : sum / static_cast<A>(h);
     dot /= static_cast<A>(h);
     if (!there) continue;
-    const DropoutRow dropout_row(branch.dropout, row, branch.batch);
 #pragma unroll
     for (int i = 0; i < max_vec8s; ++i) {
-      const Vec8 columns = columns_of(i);
       A value[8], normalised[8], factor[8];
       own_dy[i].unpack(value);
       own_x[i].unpack(normalised);
@@ -211,26 +188,11 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
       }
       own_residual[i].unpack(factor);
       for (int c = 0; c < 8; ++c) value[c] += factor[c];
-      if constexpr (!ends_branch) {
-        store(value, columns.size, dx + offset + columns.begin);
-      } else {
-        if (columns.size <= 0) continue;
-        T rounded[8];
-        for (int c = 0; c < 8; ++c) rounded[c] = gpu::narrow<T>(value[c]);
-        store_raw(rounded, columns.size, dx + offset + columns.begin);
-        for (int c = 0; c < 8; ++c) value[c] = gpu::widen(rounded[c]);
-        if (branch.dropout.enabled()) {
-          dropout_factors(branch.dropout, branch.dropout.key, dropout_row.sample, dropout_row.position,
-                          columns.begin / 8, factor);
-          for (int c = 0; c < 8; ++c) value[c] *= factor[c];
-        }
-        store(value, columns.size, branch.dx + offset + columns.begin);
-        if (!summed.has_bias) continue;
-        for (int c = 0; c < 8; ++c) dbranch[(8 * i + c) * block_threads] += value[c];
-      }
+      store(value, columns_of(i).size, dx + offset + columns_of(i).begin);
     }
   }
   // The teams' sums, one team after another.
+  A* total = gpu::dynamic_shared<A>();
   for (int turn_of = 0; turn_of < teams; ++turn_of) {
     if (own_team == turn_of) {
 #pragma unroll
@@ -240,28 +202,20 @@ __global__ void __launch_bounds__(block_threads, sizeof(T) == 2 ? 2 : 1)
           if (c >= columns.size) continue;
           A* address = total + columns.begin + c;
           *address = turn_of == 0 ? dweight[i][c] : *address + dweight[i][c];
-          if (summed.centred) address[h] = turn_of == 0 ? dbias[i][c] : address[h] + dbias[i][c];
-          if constexpr (ends_branch) {
-            if (summed.has_bias) {
-              A* last = address + (summed.sums - 1) * h;
-              const A own = dbranch[(8 * i + c) * block_threads];
-              *last = turn_of == 0 ? own : *last + own;
-            }
-          }
+          if (sums == 2) address[h] = turn_of == 0 ? dbias[i][c] : address[h] + dbias[i][c];
         }
       }
     }
     __syncthreads();
   }
-  const std::int64_t all = summed.sums * h;
-  for (std::int64_t i = threadIdx.x; i < all; i += block_threads) partials[blockIdx.x * all + i] = total[i];
+  for (std::int64_t i = threadIdx.x; i < sums * h; i += block_threads) partials[blockIdx.x * sums * h + i] = total[i];
 }
 
 }  // namespace
 
 void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView dy, ConstTensorView x,
                    const NormWeight& weight, const NormStatistics& statistics, ConstTensorView residual_gradient,
-                   TensorView dx, TensorView dweight, TensorView dbias, const EndedBranch* branch) {
+                   TensorView dx, TensorView dweight, TensorView dbias) {
   dispatch_gpu(x.dtype(), [&]<class T, class A>() {
     const std::int64_t h = weight.values.numel(), rows = rows_of(x.shape());
     if (h == 0 || rows == 0) return;
@@ -269,10 +223,9 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
     const A* rstd = statistics.reciprocal_deviation.as<A>();
     const T* residual = residual_gradient ? residual_gradient.as<T>() : nullptr;
     const A weight_offset = static_cast<A>(weight.offset);
+    const int sums = dbias ? 2 : 1;
     constexpr bool can_hold = sizeof(T) <= 4;  // registers
     const bool held = can_hold && h <= max_held_width;
-    const TensorView dbranch = held && branch != nullptr ? branch->dbias : TensorView();
-    const int sums = 1 + (dbias ? 1 : 0) + (dbranch ? 1 : 0);
     const RowChunks chunks(rows);
     const std::size_t size_bytes = static_cast<std::size_t>(sums * h) * sizeof(A);
     const Buffer scratch = new_scratch(stream, static_cast<std::size_t>(chunks.count) * size_bytes);
@@ -281,14 +234,9 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
       if constexpr (can_hold) {
         int team = warp_threads;
         while (std::int64_t{8} * max_vec8s * team < h) team *= 2;
-        const SummedColumns summed{sums, static_cast<bool>(dbias), static_cast<bool>(dbranch)};
-        BranchColumns<T> columns{};
-        if (branch != nullptr) columns = {branch->dropout, batch_of(dx), branch->dx.as<T>()};
-        const std::size_t of_branch = dbranch ? 8 * max_vec8s * block_threads * sizeof(A) : 0;
-        gpu::launch(stream, {"norm_backward", chunks.count, block_threads, size_bytes + of_branch},
-                    branch == nullptr ? norm_backward_kernel<T, false> : norm_backward_kernel<T, true>, chunks, team,
-                    summed, h, dy.as<T>(), x.as<T>(), weight.values.as<T>(), weight_offset, mean, rstd, residual,
-                    dx.as<T>(), columns, partials);
+        gpu::launch(stream, {"norm_backward", chunks.count, block_threads, size_bytes}, norm_backward_kernel<T>, chunks,
+                    team, sums, h, dy.as<T>(), x.as<T>(), weight.values.as<T>(), weight_offset, mean, rstd, residual,
+                    dx.as<T>(), partials);
       }
     } else {
       // The gradients of the weights come first: dx may overlap dy.
@@ -298,12 +246,7 @@ void norm_backward(Stream& stream, const Scratch& new_scratch, ConstTensorView d
       gpu::launch(stream, {"input_gradient", row_blocks(rows), block_threads}, input_gradient_kernel<T>, rows, h,
                   dy.as<T>(), x.as<T>(), weight.values.as<T>(), weight_offset, mean, rstd, residual, dx.as<T>());
     }
-    const auto sum = [](const TensorView& tensor) { return tensor ? tensor.as<A>() : nullptr; };
-    A* const second = dbias ? sum(dbias) : sum(dbranch);
-    add_chunks(stream, chunks.count, h, partials, dweight.as<A>(), second, dbias ? sum(dbranch) : nullptr);
-    if (branch != nullptr && !held) {
-      drop_gradient(stream, new_scratch, dx, branch->dropout, branch->dx, branch->dbias);
-    }
+    add_chunks(stream, chunks.count, h, partials, dweight.as<A>(), dbias ? dbias.as<A>() : nullptr);
   });
 }
 

@@ -122,12 +122,12 @@ template <class A>
 struct WarpColumns {
   A of[warps][warp_threads];
 };
-/// first += the sums over chunks of partials[., 0, .], and second and third those of the next, if there are so many
-/// `sums`. partials [count, sums, columns]. A block takes 32 numbers, whose chunks its warps sum in parallel.
+/// first += the sums over chunks of partials[., 0, .], second += those of partials[., 1, .] if `sums` is 2. partials
+/// [count, sums, columns]. A block takes 32 numbers, whose chunks its warps sum in parallel.
 template <class A>
 __global__ void __launch_bounds__(block_threads)
     add_chunks_kernel(std::int64_t count, std::int64_t sums, std::int64_t columns, const A* partials, A* first,
-                      A* second, A* third) {
+                      A* second) {
   auto& warp_sums = gpu::shared<WarpColumns<A>>();
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   const std::int64_t index = std::int64_t{blockIdx.x} * warp_threads + lane, stride = sums * columns;
@@ -142,16 +142,15 @@ __global__ void __launch_bounds__(block_threads)
   __syncthreads();
   if (warp != 0 || index >= stride) return;
   for (int other = 1; other < warps; ++other) total += warp_sums.of[other][lane];
-  A* const sum = index < columns ? first : index < 2 * columns ? second : third;
-  sum[index % columns] += total;
+  *(index < columns ? first + index : second + (index - columns)) += total;
 }
-/// `second` and `third` may be null: then there are fewer sums.
+/// `second` may be null: then there is one sum.
 template <class A>
 void add_chunks(Stream& stream, std::int64_t count, std::int64_t columns, const A* partials, A* first,
-                A* second = nullptr, A* third = nullptr) {
-  const std::int64_t sums = second == nullptr ? 1 : third == nullptr ? 2 : 3;
+                A* second = nullptr) {
+  const std::int64_t sums = second == nullptr ? 1 : 2;
   gpu::launch(stream, {"add_chunks", (sums * columns + warp_threads - 1) / warp_threads, block_threads},
-              add_chunks_kernel<A>, count, sums, columns, partials, first, second, third);
+              add_chunks_kernel<A>, count, sums, columns, partials, first, second);
 }
 
 }  // namespace trireme::cuda

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "src/backend/cpu/activation.hpp"
+#include "src/backend/cpu/column_sums.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
-#include "src/backend/cpu/drop_gradient.hpp"
 #include "src/backend/cpu/dropout_mask.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/cpu/scratch.hpp"
@@ -203,7 +203,40 @@ class CpuElementwise final : public ElementwiseKernels {
   void bias_dropout_add_backward(Stream&, ConstTensorView dsum, const Dropout& dropout, TensorView dx,
                                  TensorView dbias) override {
     check_bias_dropout_add_backward(dsum, dropout, dx, dbias);
-    drop_gradient(pool_, scratch_, dsum, dropout, dx, dbias);
+    dispatch_float(dsum.dtype(), [&]<class T, class A>() {
+      const std::int64_t h = dsum.shape().back(), rows = rows_of(dsum.shape());
+      if (h == 0) return;
+      const T* in = dsum.as<T>();
+      T* out = dx.as<T>();
+      const auto rows_backward = [&](std::int64_t begin, std::int64_t end, A* partial) {
+        if (!dropout.enabled() && in != out) std::copy_n(in + begin * h, (end - begin) * h, out + begin * h);
+        if (!dropout.enabled() && partial == nullptr) return;
+        RowBuffers<A> buffer(scratch_, h);
+        for (std::int64_t i = begin; i < end; ++i) {
+          const A* row = row_in(in + i * h, h, buffer.x);
+          if (dropout.enabled()) {
+            const std::int64_t batch = dsum.shape()[1];
+            A* dx_row = row_out(out + i * h, buffer.out);
+            dropout_row(dropout, dropout.key, dropout.samples[i % batch], dropout.positions[i / batch], h,
+                        buffer.factor);
+#pragma omp simd
+            for (std::int64_t j = 0; j < h; ++j) dx_row[j] = row[j] * buffer.factor[j];
+            finish_row(dx_row, h, out + i * h);
+            row = dx_row;
+          }
+          if (partial != nullptr) {
+#pragma omp simd
+            for (std::int64_t j = 0; j < h; ++j) partial[j] += row[j];
+          }
+        }
+      };
+      if (dbias) {
+        sum_columns(pool_, scratch_, rows, h, dbias.as<A>(), rows_backward);
+      } else if (dropout.enabled() || in != out) {
+        pool_.parallel_ranges(rows, row_grain(h),
+                              [&](std::int64_t begin, std::int64_t end) { rows_backward(begin, end, nullptr); });
+      }
+    });
   }
 
   void activate(Stream&, Activation activation, ConstTensorView x, TensorView y) override {

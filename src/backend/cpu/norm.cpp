@@ -6,7 +6,6 @@
 
 #include "src/backend/cpu/column_sums.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
-#include "src/backend/cpu/drop_gradient.hpp"
 #include "src/backend/cpu/dropout_mask.hpp"
 #include "src/backend/cpu/rows.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
@@ -201,15 +200,6 @@ class CpuNorm final : public NormKernels {
         }
       });
     });
-  }
-
-  void bias_dropout_add_norm_backward(Stream& stream, ConstTensorView dy, ConstTensorView sum, const NormWeight& weight,
-                                      NormStatistics statistics, ConstTensorView residual_gradient,
-                                      const Dropout& dropout, TensorView dsum, TensorView dx, TensorView dbias,
-                                      TensorView dweight, TensorView dnorm_bias) override {
-    check_bias_dropout_add_backward(dsum, dropout, dx, dbias);
-    normalise_backward(stream, dy, sum, weight, statistics, residual_gradient, dsum, dweight, dnorm_bias);
-    drop_gradient(pool_, scratch_, dsum, dropout, dx, dbias);
   }
 
  private:

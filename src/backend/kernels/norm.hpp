@@ -46,9 +46,16 @@ class NormKernels : public KernelFamily<NormKernels> {
   virtual void normalise_backward(Stream& stream, ConstTensorView dy, ConstTensorView x, const NormWeight& weight,
                                   NormStatistics statistics, ConstTensorView residual_gradient, TensorView dx,
                                   TensorView dweight, TensorView dbias) {
+    // Longer rows do not fit the registers of cuda/kernels/norm_backward.cu: they are read twice.
+    constexpr std::int64_t max_held_width = 6144;
+    const bool held = x.shape().back() <= max_held_width;
+    const double again = held ? 0 : bytes_of({dy, x});
     pass_on(&NormKernels::normalise_backward, stream,
-            backward_call(dy, x, bytes_of({dy, x, residual_gradient, dx}), {dweight, dbias}), dy, x, weight, statistics,
-            residual_gradient, dx, dweight, dbias);
+            {.kind = KernelKind::norm_backward,
+             .bytes = bytes_of({dy, x, residual_gradient, dx}) + again,
+             .launches = held ? 2 : 3,
+             .extents = sums_of(dy, {dweight, dbias})},
+            dy, x, weight, statistics, residual_gradient, dx, dweight, dbias);
   }
 
   /// sum = residual + dropout(x + bias);  y = normalise(sum). The normalisation reads `sum` as rounded to T.
@@ -59,38 +66,6 @@ class NormKernels : public KernelFamily<NormKernels> {
                                      double epsilon, TensorView sum, TensorView y, NormStatistics statistics) {
     pass_on(&NormKernels::bias_dropout_add_norm, stream, {KernelKind::norm, bytes_of({x, residual, sum, y})}, x, bias,
             residual, dropout, weight, norm_bias, epsilon, sum, y, statistics);
-  }
-
-  /// Backward of bias_dropout_add_norm: dsum = residual_gradient + d normalise / dsum applied to dy, as
-  /// normalise_backward computes its dx;  dx = dropout mask and scale applied to dsum as rounded to T;  dbias += sum of
-  /// dx over rows. sum, dy, dsum, dx [s, b, h] T; dbias [h] A or empty, which accumulates; the rest as in
-  /// normalise_backward. Overwrites dsum, which may be the same memory as residual_gradient or dy, and dx, which may
-  /// not.
-  virtual void bias_dropout_add_norm_backward(Stream& stream, ConstTensorView dy, ConstTensorView sum,
-                                              const NormWeight& weight, NormStatistics statistics,
-                                              ConstTensorView residual_gradient, const Dropout& dropout,
-                                              TensorView dsum, TensorView dx, TensorView dbias, TensorView dweight,
-                                              TensorView dnorm_bias) {
-    KernelCall call =
-        backward_call(dy, sum, bytes_of({dy, sum, residual_gradient, dsum, dx}), {dweight, dnorm_bias, dbias});
-    if (!is_held(sum)) {
-      call.bytes += bytes_of({dsum});
-      call.launches += dbias ? 2 : 1;
-    }
-    pass_on(&NormKernels::bias_dropout_add_norm_backward, stream, call, dy, sum, weight, statistics, residual_gradient,
-            dropout, dsum, dx, dbias, dweight, dnorm_bias);
-  }
-
- private:
-  /// Returns whether cuda/kernels/norm_backward.cu holds a row in registers.
-  static bool is_held(ConstTensorView x) { return x.shape().back() <= 6144; }
-  /// Longer rows are read twice.
-  static KernelCall backward_call(ConstTensorView dy, ConstTensorView x, double bytes,
-                                  std::initializer_list<ConstTensorView> sums) {
-    return {.kind = KernelKind::norm_backward,
-            .bytes = bytes + (is_held(x) ? 0 : bytes_of({dy, x})),
-            .launches = is_held(x) ? 2 : 3,
-            .extents = sums_of(dy, sums)};
   }
 };
 

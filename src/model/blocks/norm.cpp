@@ -45,13 +45,6 @@ void Norm::backward(ConstTensorView dy, ConstTensorView x, const NormStatistics&
                                              weight_gradient_, bias_gradient_);
 }
 
-void Norm::backward_sum(ConstTensorView dy, ConstTensorView sum, const NormStatistics& statistics,
-                        ConstTensorView dresidual, const Dropout& dropout, TensorView dsum, TensorView dx,
-                        TensorView dbias) const {
-  context_.backend.norm().bias_dropout_add_norm_backward(context_.stream(), dy, sum, weight_, statistics, dresidual,
-                                                         dropout, dsum, dx, dbias, weight_gradient_, bias_gradient_);
-}
-
 namespace {
 
 /// Contiguous heads [positions, batch, heads, d].

@@ -49,10 +49,6 @@ class Norm {
   /// gradients of weight and bias.
   void backward(ConstTensorView dy, ConstTensorView x, const NormStatistics& statistics, ConstTensorView dresidual,
                 TensorView dx) const;
-  /// Backward of forward_sum: dsum as dx of `backward`, dx = dropout applied to dsum; accumulates dbias, too.
-  void backward_sum(ConstTensorView dy, ConstTensorView sum, const NormStatistics& statistics,
-                    ConstTensorView dresidual, const Dropout& dropout, TensorView dsum, TensorView dx,
-                    TensorView dbias) const;
 
  private:
   parallel::TensorContext context_;

@@ -152,11 +152,6 @@ class ResidualForm {
   void add_term(const Term& term, ConstTensorView stream, TensorView sum) const;
   /// Computes the gradient of a branch's result from that of its sum, and accumulates that of the bias.
   void backward_term(const Term& term, ConstTensorView dsum) const;
-  /// Backward of a sum with `term` that was normed: dsum = dstream + the norm's gradient from dy, then backward_term.
-  void backward_normed_sum(const Term& term, ConstTensorView dy, const Norm& norm, ConstTensorView sum,
-                           const NormStatistics& statistics, ConstTensorView dstream, TensorView dsum) const {
-    norm.backward_sum(dy, sum, statistics, dstream, term.dropout, dsum, term.value, term.bias);
-  }
   /// normed = norm(value + b); replaces the value by that sum.
   void norm_result(const Term& term, const Norm& norm, const NormStatistics& statistics, TensorView normed) const;
   /// backward_term for a term whose `result` was normed.

@@ -30,7 +30,8 @@ class PreNorm final : public ResidualForm {
   void enter_backward(const Backward& b) const override { backward_term(b.feed_forward, b.dy); }
   void connect_backward(const Backward& b) const override {
     const TensorView dmiddle = b.dfeed_forward;
-    backward_normed_sum(b.attention, dmiddle, norm_2_, b.saved.middle, b.saved.statistics_2, b.dy, dmiddle);
+    norm_2_.backward(dmiddle, b.saved.middle, b.saved.statistics_2, b.dy, dmiddle);
+    backward_term(b.attention, dmiddle);
   }
   void leave_backward(const Backward& b) const override {
     norm_1_.backward(b.dx, b.saved.input, b.saved.statistics_1, b.dfeed_forward, b.dx);
@@ -114,12 +115,15 @@ class PostNorm final : public ResidualForm {
 
   bool has_gradient_scratch() const override { return true; }
   void enter_backward(const Backward& b) const override {
-    backward_normed_sum(b.feed_forward, b.dy, norm_2_, b.saved.second, b.saved.statistics_2, {}, b.scratch);
+    const TensorView dsum = b.scratch;
+    norm_2_.backward(b.dy, b.saved.second, b.saved.statistics_2, {}, dsum);
+    backward_term(b.feed_forward, dsum);
   }
   void connect_backward(const Backward& b) const override {
     const TensorView dmiddle = b.dfeed_forward;
     context_.backend.elementwise().add(context_.stream(), b.scratch, dmiddle);
-    backward_normed_sum(b.attention, dmiddle, norm_1_, b.saved.middle, b.saved.statistics_1, {}, dmiddle);
+    norm_1_.backward(dmiddle, b.saved.middle, b.saved.statistics_1, {}, dmiddle);
+    backward_term(b.attention, dmiddle);
   }
   void leave_backward(const Backward& b) const override {
     context_.backend.elementwise().add(context_.stream(), b.dfeed_forward, b.dx);

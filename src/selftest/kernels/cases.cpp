@@ -48,28 +48,6 @@ Case add_norm(const Extents& e, bool is_layer_norm) {
           }};
 }
 
-Case add_norm_backward(const Extents& e, bool is_layer_norm) {
-  return {fmt::format("bias_dropout_add_{}_backward {}", is_layer_norm ? "layer_norm" : "rms_norm", text_of(e)),
-          [=](Trial& t) {
-            const Shape shape{e.s, e.b, e.h};
-            const TensorView sum = t.input(shape, 2), weight = t.input({e.h}), dy = t.input(shape);
-            const TensorView bias = is_layer_norm ? t.input({e.h}) : TensorView();
-            const NormStatistics statistics = statistics_of(t, e, is_layer_norm);
-            t.b.norm().normalise(t.stream(), sum, weight, bias, epsilon, t.output(shape), statistics);
-            const TensorView residual = t.input(shape), dsum = t.output(shape), dx = t.output(shape);
-            const TensorView dbias = t.wide_input({e.h}, -1, 1), dweight = t.wide_input({e.h}, -1, 1);
-            const TensorView dnorm_bias = is_layer_norm ? t.wide_input({e.h}, -1, 1) : TensorView();
-            t.b.norm().bias_dropout_add_norm_backward(t.stream(), dy, sum, weight, statistics, residual,
-                                                      dropout_of(t, e, DropoutSite::attention_output), dsum, dx, dbias,
-                                                      dweight, dnorm_bias);
-            t.take(dsum);
-            t.take(dx, Precision::mixed);
-            t.take(dbias, Precision::mixed);
-            t.take(dweight);
-            if (dnorm_bias) t.take(dnorm_bias);
-          }};
-}
-
 Case bias_dropout_add(const Extents& e) {
   return {"bias_dropout_add " + text_of(e), [=](Trial& t) {
             const Shape shape{e.s, e.b, e.h};
@@ -349,8 +327,7 @@ Case sums(std::int64_t size) {
 }  // namespace
 
 std::vector<Case> norm_cases(const Extents& e) {
-  return {normalise(e, true), normalise(e, false),        add_norm(e, true),
-          add_norm(e, false), add_norm_backward(e, true), add_norm_backward(e, false)};
+  return {normalise(e, true), normalise(e, false), add_norm(e, true), add_norm(e, false)};
 }
 
 std::vector<Case> elementwise_cases(const Extents& e) {

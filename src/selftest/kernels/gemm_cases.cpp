@@ -81,9 +81,9 @@ Case batched(std::int64_t rows, std::int64_t columns) {
             const TensorView x = t.input({2, rows, columns}, 2 / std::sqrt(static_cast<double>(columns)));
             const TensorView gram = t.output({2, rows, rows}), sum = t.output({2, rows, columns});
             t.b.gemm().batched(t.stream(), {.b_transposed = true}, x, x, {}, gram);
-            t.round(gram);
             t.take(gram);
-            t.b.gemm().batched(t.stream(), {.a_transposed = true, .alpha = 0.5, .beta = 2}, gram, x, x, sum);
+            const TensorView square = t.input({2, rows, rows}, 2 / std::sqrt(static_cast<double>(rows)));
+            t.b.gemm().batched(t.stream(), {.a_transposed = true, .alpha = 0.5, .beta = 2}, square, x, x, sum);
             t.take(sum);
           }};
 }
