@@ -160,9 +160,11 @@ void print_json(std::ostream& out, const Prediction& p) {
     fmt::print(out, R"({{"line": "{}", "calls": {}, "gflop": {:.3f}, "gb": {:.4f}, "ms": {:.4f}}}, )",
                name_of(static_cast<KernelKind>(i)), line.calls, 1e-9 * line.flops, 1e-9 * line.bytes, line.ms);
   }
-  fmt::print(out, R"({{"line": "gaps and waits", "ms": {:.4f}}}, )", p.gaps_ms);
-  fmt::print(out, R"({{"line": "optimizer beside the next forward", "ms": {:.4f}}}]}})", -p.hidden_update_ms);
-  out << "\n";
+  fmt::print(out, R"({{"line": "gaps and waits", "ms": {:.4f}}})", p.gaps_ms);
+  if (p.hidden_update_ms > 0) {
+    fmt::print(out, R"(, {{"line": "optimizer beside the next forward", "ms": {:.4f}}})", -p.hidden_update_ms);
+  }
+  out << "]}\n";
 }
 
 namespace {

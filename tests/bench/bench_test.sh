@@ -51,7 +51,7 @@ case $3 in
     check "--attention measures attention, with its shape" grep -qE \
       '"kernel": "attention, causal, dropout 0.1", "shape": "tiny: [0-9]+ x [0-9]+ x [0-9]+ x [0-9]+"' json
     grep -vE '"(attention.*|its backward)", "shape' json >others
-    check "and otherwise only the ceilings" lines 2 '"kernel": "(copy|product)"' others
+    check "and otherwise only the ceilings" lines 6 '"kernel": "(copy|product)"' others
     measured_by "$build/kernels_gpu_bench" --dry-run --profile --json json
     check "--profile calls the kernels of one model" grep -q '"kernel": "AdamW"' json
     check "and no other" [ "$(grep -c '"kernel": "AdamW"' json)" -eq 1 ]
@@ -63,13 +63,13 @@ case $3 in
     cp out steps
     measured_by "$build/step_gpu_bench" --sweep --dry-run
     check "the sweep has a line for each micro-batch, type of moments and dropout" lines 12 \
-      "\"micro_batch\": (1|4|16), .*\"moments\": \"(fp32|bf16)\", \"dropout\": (0|0.1), \"ms\": $number"
+      "\"micro_batch\": (1|4|16), .*\"moments\": \"(fp32|bf16)\", \"dropout\": (0|0.1), \"decodes\": false, \"ms\": $number"
     check "each of them once" [ "$(grep -oE '"micro_batch": .*"ms"' out | sort -u | wc -l)" -eq 12 ]
     measured_by "$build/step_predict" --compare steps
     check "no GPU's constants are taken for a CPU" grep -q "no constants for the device" out
     measured_by env BUILD="$build" bash "$bench/step/gpu.sh" --predict --json
-    check "bench/step/gpu.sh --predict prints a line for each model and GPU" lines 12 \
-      "^\\{\"gpu\": \"(H200|H100|A100)\", \"predicted\": true, \"model\": \"gpt2-.+\", .*\"ms\": $number, .*\"lines\": \\[.*\"line\": \"gaps and waits\", \"ms\": $number\\}\\]\\}\$"
+    check "bench/step/gpu.sh --predict prints a line for each model and GPU" lines 18 \
+      "^\\{\"gpu\": \"(H200|H100|A100)\", \"predicted\": true, \"model\": \"(gpt2-.+|llama2-7b)\", .*\"ms\": $number, .*\"lines\": \\[.*\"line\": \"gaps and waits\", \"ms\": $number\\}(, \\{\"line\": \"optimizer beside the next forward\", \"ms\": -$number\\})?\\]\\}\$"
     measured_by bash "$bench/step/gpu.sh" --dry-run "$build"
     check "bench/step/gpu.sh names the conventions" grep -qE '^model +micro-batches +program +tokens/s .*full TFLOP/s +full MFU +causal MFU +ratio$' out
     for micro_batches in 1 2; do

@@ -82,7 +82,7 @@ Properties& properties();
 void guard_device_memory();
 /// Returns whether copies and kernels may use this memory.
 bool gpu_may_touch(const void* pointer);
-/// Returns the start and the size in bytes of the GPU's block that contains the address; size 0: none.
+/// Returns the start and the size in bytes of the GPU's or pinned block that contains the address; size 0: none.
 std::pair<std::uintptr_t, std::size_t> allocation_at(std::uintptr_t address);
 /// Number of blocks of memory that were not freed.
 int live_allocations();

@@ -18,12 +18,25 @@ struct CUmemPoolHandle_st {};
 namespace fake_cuda {
 namespace {
 
+/// Sizes of blocks, by address.
+using Blocks = std::map<std::uintptr_t, std::size_t>;
+
+/// Returns the block that contains an address: its first one and its size, 0 if none.
+std::pair<std::uintptr_t, std::size_t> block_at(const Blocks& blocks, std::uintptr_t address) {
+  const auto behind = blocks.upper_bound(address);
+  if (behind == blocks.begin()) return {};
+  const auto& [begin, size] = *std::prev(behind);
+  if (address - begin >= size) return {};
+  return {begin, size};
+}
+
+std::uintptr_t address_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+
 /// Lives as long as the program: buffers may outlive a `reset`.
 struct MemoryState {
   int allocations = 0;
-  std::unique_ptr<GuardedHeap> heap;            // null: the GPU's memory is the host's
-  std::map<std::uintptr_t, std::size_t> sizes;  // sizes of the GPU's blocks, by address
-  std::map<const void*, std::size_t> pinned;    // sizes by address
+  std::unique_ptr<GuardedHeap> heap;  // null: the GPU's memory is the host's
+  Blocks device, pinned;
 };
 MemoryState& memory() {
   static MemoryState the_memory;
@@ -38,27 +51,21 @@ void guard_device_memory() {
 }
 bool gpu_may_touch(const void* pointer) {
   if (!memory().heap || memory().heap->contains(pointer)) return true;
-  const auto behind = memory().pinned.upper_bound(pointer);
-  if (behind == memory().pinned.begin()) return false;
-  const auto& [begin, size] = *std::prev(behind);
-  return static_cast<const std::byte*>(pointer) < static_cast<const std::byte*>(begin) + size;
+  return block_at(memory().pinned, address_of(pointer)).second > 0;
 }
 std::pair<std::uintptr_t, std::size_t> allocation_at(std::uintptr_t address) {
-  const auto behind = memory().sizes.upper_bound(address);
-  if (behind == memory().sizes.begin()) return {};
-  const auto& [begin, size] = *std::prev(behind);
-  if (address - begin >= size) return {};
-  return {begin, size};
+  const auto block = block_at(memory().device, address);
+  return block.second > 0 ? block : block_at(memory().pinned, address);
 }
 void* allocate(std::size_t size) {
   ++memory().allocations;
   void* block = memory().heap ? memory().heap->allocate(size) : std::aligned_alloc(256, (size + 255) / 256 * 256);
-  memory().sizes[reinterpret_cast<std::uintptr_t>(block)] = size;
+  memory().device[address_of(block)] = size;
   return block;
 }
 void release(void* pointer) {
   --memory().allocations;
-  memory().sizes.erase(reinterpret_cast<std::uintptr_t>(pointer));
+  memory().device.erase(address_of(pointer));
   if (memory().heap && memory().heap->contains(pointer)) {
     memory().heap->free(pointer);
   } else {
@@ -135,12 +142,12 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t size, unsigned) {
   FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaHostAlloc");
   note(fmt::format("cudaHostAlloc {}", size));
   *pointer = std::aligned_alloc(4096, (size + 4095) / 4096 * 4096);
-  memory().pinned[*pointer] = size;
+  memory().pinned[address_of(*pointer)] = size;
   ++memory().allocations;
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* pointer) {
-  memory().pinned.erase(pointer);
+  memory().pinned.erase(address_of(pointer));
   std::free(pointer);
   --memory().allocations;
   return cudaSuccess;

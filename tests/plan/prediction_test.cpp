@@ -190,7 +190,7 @@ TEST(StepPrediction, ExposesCopiesToHostMemoryThatTakeLongerThanTheWorkBesideThe
   const double layer =
       static_cast<double>(train::layer_activations(DeviceStandIn(), job.model, job.execution, job.grid).kept);
   const double bytes = 2 * 2 * 10 * layer + 12 * static_cast<double>(model::parameter_count(job.model));
-  for (const double gbs : {55.0, 1.0}) {
+  for (const double gbs : {200.0, 1.0}) {
     cluster.host.link_gbs = gbs;
     const StepPrediction p = predict_step(cluster, job);
     const TrafficTime& host = p.work.of(Traffic::host);
