@@ -1,11 +1,16 @@
 // The PTX of all kernels, and mistakes planted in it: nvcc's output is really executed, and mistakes are found.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <utility>
+#include <vector>
 
+#include "cuda/kernels/families.hpp"
 #include "tests/kernels/flash_attention_case.hpp"
 #include "tests/ptx/runtime.hpp"
 #include "tests/support/message_of.hpp"
+#include "tests/support/random_tensor.hpp"
 #include "tests/support/test_backend.hpp"
 
 namespace trireme::ptx {
@@ -41,6 +46,29 @@ TEST(PtxOfKernels, PartsOfAttentionCombineToFullAttention) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     const test::GivenAttention given(*backend, dtype, {20, 24, 1, 2, 1, 12, true, 0.2}, 1);
     test::expect_parts_join(given, {{16, 24}, {0, 16}}, test::tolerance(DType::fp32, test::Operation::sum));
+  }
+}
+
+// A row of logits stays in shared memory if it fits, and has the same bits if it does not.
+TEST(PtxOfKernels, RowsOfLogitsBeyondSharedMemoryAreReadAgain) {
+  const auto backend = test::make_backend(1);
+  Backend& b = *backend;
+  const auto reading_again = cuda::make_cross_entropy(2048);  // leaves no byte for a row
+  std::vector<double> logits(3 * 300);
+  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 8 * std::sin(static_cast<double>(i));
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    const DType accumulation = accumulation_type(dtype);
+    const Tensor targets = test::make_tensor(b, {3}, std::vector<std::int32_t>{0, 299, 17});
+    const Tensor weights = test::make_tensor(b, accumulation, {3}, {0.5, 0.25, 0.125});
+    const auto computed = [&](CrossEntropyKernels& kernels, double soft_cap) {
+      const Tensor losses = test::make_tensor(b, accumulation, {3}, {0, 0, 0});
+      const Tensor gradient = test::make_tensor(b, dtype, {3, 300}, logits);
+      kernels.losses_and_gradient(b.compute_stream(), {0, 300}, targets, weights, weights, soft_cap, losses, gradient);
+      return std::pair(test::values_of(b, losses), test::values_of(b, gradient));
+    };
+    for (const double soft_cap : {0.0, 10.0}) {
+      EXPECT_EQ(computed(*reading_again, soft_cap), computed(b.cross_entropy(), soft_cap)) << name_of(dtype);
+    }
   }
 }
 
