@@ -167,7 +167,7 @@ TEST_P(Gemm, AWeightGradientThatOverwritesEqualsASumFromZero) {
   }
 }
 
-/// Every pair of transpositions, with and without c; matrices whose size is no multiple of a vector.
+/// Every pair of transpositions, with and without c; matrices whose size is not a multiple of a vector.
 TEST_P(Gemm, BatchedProductsMatchTheDefinition) {
   struct Batch {
     std::int64_t count, m, n, k;

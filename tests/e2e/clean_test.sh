@@ -87,6 +87,9 @@ refused 2 "--language-confidence 0.7 needs --language" 2 corpus clean --input a.
 refused 2 "--quality-bounds needs --quality-filters" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 \
   --quality-bounds c4.min-sentences=3
 refused 2 "there is no quality filter 'c5'" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --quality-filters c5
+refused 2 "--classifier needs --classifier-labels" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --classifier m.bin
+refused 2 "give hq=P with a probability P from 0 to 1" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 \
+  --classifier m.bin --classifier-labels hq=2
 refused 3 "has no key 'url'" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --blocked-urls urls.txt
 refused 2 "--margin needs --output" 2 corpus overlap --corpus a.jsonl --test b.jsonl --margin 3
 refused 3 "nothing is left of" 2 corpus clean --input a.jsonl --tokenizer bytes --min-tokens 100000 --output x.jsonl
