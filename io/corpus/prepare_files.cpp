@@ -166,6 +166,10 @@ class JsonLines final : public prepare::JsonLines {
                    std::int64_t line_number) const override {
     return json_text(line, key, path, line_number, ". Try another <json_key>");
   }
+  std::optional<std::string> optional_text(std::string_view line, const std::string& key, const std::string& path,
+                                           std::int64_t line_number) const override {
+    return optional_json_text(line, key, path, line_number);
+  }
   std::string line(const std::string& key, const std::string& text) const override { return json_line(key, text); }
   std::string with_text(std::string_view line, const std::string& key, const std::string& text) const override {
     return with_json_text(line, key, text);

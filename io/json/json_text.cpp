@@ -42,8 +42,14 @@ class ValuePath {
 /// Keeps the strings under some keys and skips everything else without building it, at any nesting depth.
 class KeyHandler : public nlohmann::json_sax<json> {
  public:
-  KeyHandler(std::string_view keys, std::string location, const char* remedy)
-      : keys_(split(keys, ',')), texts_(keys_.size()), location_(std::move(location)), remedy_(remedy) {}
+  KeyHandler(std::string_view keys, std::string location, const char* remedy, bool accepts_null = false)
+      : keys_(split(keys, ',')),
+        texts_(keys_.size()),
+        location_(std::move(location)),
+        remedy_(remedy),
+        accepts_null_(accepts_null) {}
+
+  const std::optional<std::string>& first() const { return texts_[0]; }
 
   std::string finish() {
     std::string result;
@@ -70,7 +76,7 @@ class KeyHandler : public nlohmann::json_sax<json> {
     if (std::optional<std::string>* const wanted = std::exchange(wanted_, nullptr)) *wanted = std::move(text);
     return true;
   }
-  bool null() override { return check_type("null"); }
+  bool null() override { return check_type("null", accepts_null_); }
   bool boolean(bool) override { return check_type("a boolean"); }
   bool number_integer(std::int64_t) override { return check_type("a number"); }
   bool number_unsigned(std::uint64_t) override { return check_type("a number"); }
@@ -93,9 +99,9 @@ class KeyHandler : public nlohmann::json_sax<json> {
   }
 
  private:
-  bool check_type(const char* what, bool is_string = false) {
+  bool check_type(const char* what, bool is_accepted = false) {
     TRIREME_CHECK(path_.depth() > 0, DataError, "{}: the line is {}, not an object", location_, what);
-    TRIREME_CHECK(wanted_ == nullptr || is_string, DataError, "{}: the value of '{}' is {}, not a string", location_,
+    TRIREME_CHECK(wanted_ == nullptr || is_accepted, DataError, "{}: the value of '{}' is {}, not a string", location_,
                   keys_[static_cast<std::size_t>(wanted_ - texts_.data())], what);
     return true;
   }
@@ -104,6 +110,7 @@ class KeyHandler : public nlohmann::json_sax<json> {
   std::vector<std::optional<std::string>> texts_;
   std::string location_;
   const char* remedy_;
+  bool accepts_null_;
   ValuePath path_;
   std::optional<std::string>* wanted_ = nullptr;  // text of the next value, if it is that of a key
 };
@@ -207,6 +214,16 @@ std::string json_text(std::string_view line, const std::string& keys, const std:
   KeyHandler handler(keys, fmt::format("{}:{}", path, line_number), remedy);
   json::sax_parse(line, &handler);
   return handler.finish();
+}
+
+std::optional<std::string> optional_json_text(std::string_view line, const std::string& key, const std::string& path,
+                                              std::int64_t line_number) {
+  if (key.find('.') == std::string::npos) {
+    if (auto text = valid_json_text(line, key)) return text;
+  }
+  KeyHandler handler(key, fmt::format("{}:{}", path, line_number), "", /*accepts_null=*/true);
+  json::sax_parse(line, &handler);
+  return handler.first();
 }
 
 json parse_json(std::string_view text, const std::string& where, int max_depth) {

@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,10 @@ namespace trireme::io {
 /// occurs twice, or has no string. `remedy` ends the message about a missing key.
 std::string json_text(std::string_view line, const std::string& keys, const std::string& path, std::int64_t line_number,
                       const char* remedy = "");
+
+/// Returns the string under one key as `json_text` does, or none where the object lacks the key or holds null there.
+std::optional<std::string> optional_json_text(std::string_view line, const std::string& key, const std::string& path,
+                                              std::int64_t line_number);
 
 /// Returns a value of the JSON library as text: on one line, or with each level indented by `indent`. Bytes that are
 /// not UTF-8 become U+FFFD.

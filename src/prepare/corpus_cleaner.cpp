@@ -24,6 +24,7 @@ struct Work {
   TextPiece piece;
   std::string record;  // the output line, with newline
   bool is_changed = false;
+  bool has_url = false;
   std::string reason_to_go;  // for the report; empty if none
   Hash128 digest;
   std::vector<std::uint64_t> band_keys;
@@ -79,6 +80,9 @@ class Cleaner {
     if (!output_->is_compressed()) output_->expect(kept_bytes(found.duplicates));
     collectively(comm_, [&] { write(found.duplicates); });
     sum_over_ranks();
+    TRIREME_CHECK(!options_.filters.blocked_urls || report_.documents == 0 || report_.documents_with_url > 0, DataError,
+                  "none of {} documents has an address under the key '{}': give the right one by <url_key>",
+                  report_.documents, options_.url_key);
     TRIREME_CHECK(report_.kept_documents > 0, DataError,
                   "nothing is left of {} documents, of which filters removed {}; is <json_key> the right one?",
                   report_.documents, fmt::join(counts_by_reason(), ", "));
@@ -113,7 +117,9 @@ class Cleaner {
       } else if (options_.unicode == UnicodeForm::nfc && !data::is_surely_composed(text)) {
         text = data::composed(text);
       }
-      work.reason_to_go = options_.filters.reason_to_go(text, url_of(work));
+      const std::optional<std::string> url = url_of(work);
+      work.has_url = url.has_value();
+      work.reason_to_go = options_.filters.reason_to_go(text, url.value_or(""));
       work.is_changed = text != original;
       if (!work.piece.is_json) {
         work.record = files_.json->line(options_.reader.json_key, text);
@@ -135,11 +141,11 @@ class Cleaner {
     }
   }
 
-  std::string url_of(const Work& work) const {
-    if (!options_.filters.blocked_urls) return "";
+  std::optional<std::string> url_of(const Work& work) const {
+    if (!options_.filters.blocked_urls) return {};
     TRIREME_CHECK(work.piece.is_json, DataError,
                   "{} is text, whose address is unknown: <blocked_urls> needs JSON lines", work.piece.path);
-    return files_.json->text(work.record, options_.url_key, work.piece.path, work.piece.position);
+    return files_.json->optional_text(work.record, options_.url_key, work.piece.path, work.piece.position);
   }
 
   void add(const Work& work) {
@@ -154,6 +160,7 @@ class Cleaner {
     const std::int64_t document = report_.documents++;
     report_.input_bytes += static_cast<std::int64_t>(work.record.size());
     report_.changed_documents += work.is_changed ? 1 : 0;
+    report_.documents_with_url += work.has_url ? 1 : 0;
     spool_->append(work.record);
     sketches_->append(work.sketch);
     if (!work.reason_to_go.empty()) {
@@ -246,7 +253,7 @@ class Cleaner {
       }
     }
     for (std::int64_t* number :
-         {&report_.documents, &report_.input_bytes, &report_.changed_documents, &report_.bad_lines,
+         {&report_.documents, &report_.input_bytes, &report_.changed_documents, &report_.documents_with_url, &report_.bad_lines,
           &report_.exact_duplicates, &report_.near_duplicates, &report_.kept_documents, &report_.compared_pairs}) {
       *number = all_reduce_number(comm_, *number, ReduceOp::sum);
     }

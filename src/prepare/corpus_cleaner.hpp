@@ -42,6 +42,7 @@ struct CorpusCleanReport {
   std::int64_t documents = 0;
   std::int64_t input_bytes = 0;                   ///< bytes of the documents including their JSON
   std::int64_t changed_documents = 0;             ///< documents with changed characters
+  std::int64_t documents_with_url = 0;            ///< counted for `blocked_urls` alone
   std::int64_t bad_lines = 0;                     ///< no documents
   std::vector<std::string> first_bad_lines = {};  ///< faults of the first few
   std::map<std::string, std::int64_t> filtered;   ///< documents that `DocumentFilters` removed, by reason

@@ -129,6 +129,9 @@ class JsonLines {
   /// a string.
   virtual std::string text(std::string_view line, const std::string& key, const std::string& path,
                            std::int64_t line_number) const = 0;
+  /// Returns the string under one key likewise; none if the key is missing or its value null.
+  virtual std::optional<std::string> optional_text(std::string_view line, const std::string& key,
+                                                   const std::string& path, std::int64_t line_number) const = 0;
   /// Returns an object with only the UTF-8 `text` under `key`, without newline.
   virtual std::string line(const std::string& key, const std::string& text) const = 0;
   /// Returns the object with another text under `key`; other members and their order are unchanged.

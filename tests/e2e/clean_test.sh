@@ -90,7 +90,7 @@ refused 2 "there is no quality filter 'c5'" 2 corpus clean --input a.jsonl --out
 refused 2 "--classifier needs --classifier-labels" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --classifier m.bin
 refused 2 "give hq=P with a probability P from 0 to 1" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 \
   --classifier m.bin --classifier-labels hq=2
-refused 3 "has no key 'url'" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --blocked-urls urls.txt
+refused 3 "documents has an address under the key 'url': give the right one by --url-key" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --blocked-urls urls.txt
 refused 2 "--margin needs --output" 2 corpus overlap --corpus a.jsonl --test b.jsonl --margin 3
 refused 3 "nothing is left of" 2 corpus clean --input a.jsonl --tokenizer bytes --min-tokens 100000 --output x.jsonl
 refused 5 "absent.jsonl: No such file or directory" 2 corpus clean --input absent.jsonl --output x.jsonl --min-tokens 0

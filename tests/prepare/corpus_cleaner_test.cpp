@@ -112,7 +112,7 @@ TEST_F(CorpusCleaner, AppliesTheFiltersInTheirOrderAndWritesWhatTheyChange) {
                    "\n"
                    R"({"id":2,"url":"https://good.example/c","text":"A {brace} here."})"
                    "\n"
-                   R"({"id":3,"url":"https://good.example/d","text":"This Bad Phrase is here."})"
+                   R"({"id":3,"url":null,"text":"This Bad Phrase is here."})"
                    "\n");
   options_.jaccard = 1;
   options_.filters.blocked_urls = std::make_shared<data::UrlBlocklist>("spam.example\n");
@@ -120,6 +120,7 @@ TEST_F(CorpusCleaner, AppliesTheFiltersInTheirOrderAndWritesWhatTheyChange) {
   const std::vector<std::string_view> names{"c4"}, bounds{"c4.min-sentences=1"};
   options_.filters.quality = std::make_shared<data::QualityFilters>(names, bounds);
   const CorpusCleanReport report = clean();
+  EXPECT_EQ(report.documents_with_url, 3);
   EXPECT_THAT(lines(options_.output),
               ElementsAre(R"({"id":1,"url":"https://good.example/b","text":"Three words here.","n":2})"));
   EXPECT_THAT(lines(options_.report), ElementsAre(R"({"document":0,"id":0,"reason":"blocked url"})",
@@ -129,7 +130,10 @@ TEST_F(CorpusCleaner, AppliesTheFiltersInTheirOrderAndWritesWhatTheyChange) {
               ElementsAre(Pair("blocked url", 1), Pair("blocked word", 1), Pair("c4.curly-bracket", 1)));
   comm_.barrier();  // before the files are replaced
   options_.url_key = "address";
-  EXPECT_THAT(refusal(), HasSubstr("has no key 'address'"));
+  EXPECT_THAT(refusal(), HasSubstr("none of 4 documents has an address under the key 'address'"));
+  comm_.barrier();
+  options_.url_key = "n";
+  EXPECT_THAT(refusal(), HasSubstr("the value of 'n' is a number, not a string"));
 }
 
 // e2e/clean_test.sh packs with Zstandard.

@@ -213,7 +213,7 @@ inline void check_decide(ConstTensorView losses, ConstTensorView of_groups, Cons
   constexpr std::string_view where = "decide";
   detail::check_type(where, "losses", losses, DType::fp64);
   detail::check_type(where, "of_groups", of_groups, DType::fp64);
-  TRIREME_CHECK(of_groups.numel() >= 1, ShapeError, "{}: there is no group of gradients", where);
+  TRIREME_CHECK(of_groups.numel() >= 1, ShapeError, "{}: of_groups is empty", where);
   detail::check_size(where, "norm", norm, 1, DType::fp64);
   detail::check_size(where, "factor", factor, 1, DType::fp64);
 }

@@ -18,7 +18,7 @@ void for_each_entry(std::string_view lines, const Take& take) {
   }
 }
 
-/// An address in parts: https://user@www.Host.org:80/path has "host.org" and "/path".
+/// An address in parts: https://user@www.Host.org:80/path has "host.org" and "/path", http://[::1]/ has "[::1]" and "/".
 struct Address {
   std::string host;
   std::string_view path;
@@ -30,7 +30,7 @@ Address address_of(std::string_view url) {
   const std::size_t end = std::min(url.find_first_of("/?#"), url.size());
   std::string_view host = url.substr(0, end);
   host.remove_prefix(host.rfind('@') + 1);
-  host = host.substr(0, host.find(':'));
+  host = host.substr(0, host.find(':', host.starts_with('[') ? std::min(host.find(']'), host.size()) : 0));
   Address address{characters_in_lower_case(host), url.substr(end)};
   if (address.host.starts_with("www.")) address.host.erase(0, 4);
   if (address.host.ends_with('.')) address.host.pop_back();
@@ -44,7 +44,7 @@ bool is_word_character_of_python(char32_t c) { return c == '_' || is_alphanumeri
 UrlBlocklist::UrlBlocklist(std::string_view lines) {
   for_each_entry(lines, [&](std::string_view entry) {
     const Address address = address_of(entry);
-    if (address.path.empty()) {
+    if (address.path.empty() || address.path == "/") {
       domains_.insert(address.host);
     } else {
       addresses_.insert(address.host + std::string(address.path));

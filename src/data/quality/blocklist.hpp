@@ -18,7 +18,7 @@ using TextSet = std::unordered_set<std::string, TextHash, std::equal_to<>>;
 class UrlBlocklist {
  public:
   /// `lines`: one entry on each line, without white space at its ends; empty ones and those that begin with # do not
-  /// count. An entry without "/" is a domain, and stands for its subdomains; another one is a complete address, with or
+  /// count. An entry without a path is a domain, and stands for its subdomains; another one is a complete address, with or
   /// without its scheme and "www.".
   explicit UrlBlocklist(std::string_view lines);
 

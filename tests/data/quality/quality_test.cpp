@@ -125,6 +125,9 @@ TEST(UrlBlocklist, HasDomainsWithTheirSubdomainsAndAddresses) {
   EXPECT_FALSE(list.contains("https://good.example/bad/page/2"));
   EXPECT_FALSE(list.contains("https://good.example/"));
   EXPECT_FALSE(list.contains(""));
+  EXPECT_TRUE(UrlBlocklist("http://spam.example/").contains("https://shop.spam.example/x"));
+  EXPECT_TRUE(UrlBlocklist("[::1]").contains("http://[::1]:80/x"));
+  EXPECT_FALSE(UrlBlocklist("[::1]").contains("http://[::2]/x"));
 }
 
 TEST(WordBlocklist, FindsPhrasesThatAreNotPartsOfWords) {

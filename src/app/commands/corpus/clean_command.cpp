@@ -177,6 +177,10 @@ void print_summary(const prepare::CorpusCleanOptions& options, const prepare::Co
     log::info("changed the text of {} documents ({:.2f}%)", report.changed_documents,
               percent(report.changed_documents));
   }
+  if (options.filters.blocked_urls && report.documents_with_url < report.documents) {
+    const std::int64_t without = report.documents - report.documents_with_url;
+    log::info("{} documents have no address ({:.2f}%)", without, percent(without));
+  }
   for (const auto& [reason, count] : report.filtered) {
     log::info("removed {} documents ({:.2f}%): {}", count, percent(count), reason);
   }
