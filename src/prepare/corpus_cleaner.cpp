@@ -252,9 +252,9 @@ class Cleaner {
         report_.filtered[std::string(line.substr(0, tab))] += std::stoll(std::string(line.substr(tab + 1)));
       }
     }
-    for (std::int64_t* number :
-         {&report_.documents, &report_.input_bytes, &report_.changed_documents, &report_.documents_with_url, &report_.bad_lines,
-          &report_.exact_duplicates, &report_.near_duplicates, &report_.kept_documents, &report_.compared_pairs}) {
+    for (std::int64_t* number : {&report_.documents, &report_.input_bytes, &report_.changed_documents,
+                                 &report_.documents_with_url, &report_.bad_lines, &report_.exact_duplicates,
+                                 &report_.near_duplicates, &report_.kept_documents, &report_.compared_pairs}) {
       *number = all_reduce_number(comm_, *number, ReduceOp::sum);
     }
     for (double* time_s : {&report_.read_s, &report_.search_s}) {

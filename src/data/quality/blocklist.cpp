@@ -18,7 +18,8 @@ void for_each_entry(std::string_view lines, const Take& take) {
   }
 }
 
-/// An address in parts: https://user@www.Host.org:80/path has "host.org" and "/path", http://[::1]/ has "[::1]" and "/".
+/// An address in parts: https://user@www.Host.org:80/path has "host.org" and "/path", http://[::1]/ has "[::1]" and
+/// "/".
 struct Address {
   std::string host;
   std::string_view path;

@@ -18,8 +18,8 @@ using TextSet = std::unordered_set<std::string, TextHash, std::equal_to<>>;
 class UrlBlocklist {
  public:
   /// `lines`: one entry on each line, without white space at its ends; empty ones and those that begin with # do not
-  /// count. An entry without a path is a domain, and stands for its subdomains; another one is a complete address, with or
-  /// without its scheme and "www.".
+  /// count. An entry without a path is a domain, and stands for its subdomains; another one is a complete address, with
+  /// or without its scheme and "www.".
   explicit UrlBlocklist(std::string_view lines);
 
   /// Returns whether the address, or the domain of its host or one above, is in the list. Case of the host does not

@@ -156,6 +156,8 @@ TEST_F(RemediesOfFiles, OfATextLeadToACorpus) {
   std::string document;
   for (int i = 0; i < 30000; ++i) document += "the ship rows 7 oars and the crew rows 8\n";
   write("document.txt", document);
+  write("linked.jsonl", "{\"text\": \"the ship rows\", \"link\": \"a.example\"}\n");
+  write("hosts.txt", "b.example\n");
   write("english.jsonl",
         "{\"text\": \"The crew of the old ship rows every morning, and the captain writes down how far they came.\"}\n"
         "{\"text\": \"In the evening they talk about the harbours which they have seen, and about the weather.\"}\n");
@@ -196,6 +198,9 @@ TEST_F(RemediesOfFiles, OfATextLeadToACorpus) {
       {"Try --language en, or leave it out",
        "corpus clean --input english.jsonl --output c2.jsonl --min-tokens 0 --language ''",
        "corpus clean --input english.jsonl --output c2.jsonl --min-tokens 0 --language en"},
+      {"has an address under the key 'url': give the right one by --url-key",
+       "corpus clean --input linked.jsonl --output c4.jsonl --min-tokens 0 --blocked-urls hosts.txt",
+       "corpus clean --input linked.jsonl --output c4.jsonl --min-tokens 0 --blocked-urls hosts.txt --url-key link"},
       {"Try en, de, zh or zh-Hant", "corpus clean --input english.jsonl --output c3.jsonl --min-tokens 0 --language xx",
        "corpus clean --input english.jsonl --output c3.jsonl --min-tokens 0 --language zh-Hant,en"},
       {"needs --output", "corpus overlap --corpus english.jsonl --test corpus.jsonl --max-cuts 3",
