@@ -12,6 +12,7 @@
 #include "src/base/timer.hpp"
 #include "src/comm/host_collectives.hpp"
 #include "src/data/dedup/duplicate_search.hpp"
+#include "src/data/text/joined_lines.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/prepare/document_reader.hpp"
 #include "src/prepare/shared_files.hpp"
@@ -24,7 +25,7 @@ struct Work {
   TextPiece piece;
   std::string record;  // the output line, with newline
   bool is_changed = false;
-  bool has_url = false;
+  bool has_url = false, has_title = false;
   std::string reason_to_go;  // for the report; empty if none
   Hash128 digest;
   std::vector<std::uint64_t> band_keys;
@@ -80,9 +81,13 @@ class Cleaner {
     if (!output_->is_compressed()) output_->expect(kept_bytes(found.duplicates));
     collectively(comm_, [&] { write(found.duplicates); });
     sum_over_ranks();
-    TRIREME_CHECK(!options_.filters.blocked_urls || report_.documents == 0 || report_.documents_with_url > 0, DataError,
+    const bool is_empty = report_.documents == 0;
+    TRIREME_CHECK(!options_.filters.blocked_urls || is_empty || report_.documents_with_url > 0, DataError,
                   "none of {} documents has an address under the key '{}': give the right one by <url_key>",
                   report_.documents, options_.url_key);
+    TRIREME_CHECK(!options_.filters.blocked_titles || is_empty || report_.documents_with_title > 0, DataError,
+                  "none of {} documents has a title under the key '{}': give the right one by <title_key>",
+                  report_.documents, options_.title_key);
     TRIREME_CHECK(report_.kept_documents > 0, DataError,
                   "nothing is left of {} documents, of which filters removed {}; is <json_key> the right one?",
                   report_.documents, fmt::join(counts_by_reason(), ", "));
@@ -117,9 +122,13 @@ class Cleaner {
       } else if (options_.unicode == UnicodeForm::nfc && !data::is_surely_composed(text)) {
         text = data::composed(text);
       }
-      const std::optional<std::string> url = url_of(work);
-      work.has_url = url.has_value();
-      work.reason_to_go = options_.filters.reason_to_go(text, url.value_or(""));
+      if (options_.joins_lines) text = data::joined_lines(text);
+      const DocumentNames names{
+          .url = member(work, options_.filters.blocked_urls != nullptr, options_.url_key, "<blocked_urls>"),
+          .title = member(work, options_.filters.blocked_titles != nullptr, options_.title_key, "<blocked_titles>")};
+      work.has_url = names.url.has_value();
+      work.has_title = names.title.has_value();
+      work.reason_to_go = options_.filters.reason_to_go(text, names);
       work.is_changed = text != original;
       if (!work.piece.is_json) {
         work.record = files_.json->line(options_.reader.json_key, text);
@@ -141,11 +150,11 @@ class Cleaner {
     }
   }
 
-  std::optional<std::string> url_of(const Work& work) const {
-    if (!options_.filters.blocked_urls) return {};
-    TRIREME_CHECK(work.piece.is_json, DataError,
-                  "{} is text, whose address is unknown: <blocked_urls> needs JSON lines", work.piece.path);
-    return files_.json->optional_text(work.record, options_.url_key, work.piece.path, work.piece.position);
+  std::optional<std::string> member(const Work& work, bool is_used, const std::string& key, const char* option) const {
+    if (!is_used) return {};
+    TRIREME_CHECK(work.piece.is_json, DataError, "{} is text, without a '{}': {} needs JSON lines", work.piece.path,
+                  key, option);
+    return files_.json->optional_text(work.record, key, work.piece.path, work.piece.position);
   }
 
   void add(const Work& work) {
@@ -161,6 +170,7 @@ class Cleaner {
     report_.input_bytes += static_cast<std::int64_t>(work.record.size());
     report_.changed_documents += work.is_changed ? 1 : 0;
     report_.documents_with_url += work.has_url ? 1 : 0;
+    report_.documents_with_title += work.has_title ? 1 : 0;
     spool_->append(work.record);
     sketches_->append(work.sketch);
     if (!work.reason_to_go.empty()) {
@@ -252,9 +262,10 @@ class Cleaner {
         report_.filtered[std::string(line.substr(0, tab))] += std::stoll(std::string(line.substr(tab + 1)));
       }
     }
-    for (std::int64_t* number : {&report_.documents, &report_.input_bytes, &report_.changed_documents,
-                                 &report_.documents_with_url, &report_.bad_lines, &report_.exact_duplicates,
-                                 &report_.near_duplicates, &report_.kept_documents, &report_.compared_pairs}) {
+    for (std::int64_t* number :
+         {&report_.documents, &report_.input_bytes, &report_.changed_documents, &report_.documents_with_url,
+          &report_.documents_with_title, &report_.bad_lines, &report_.exact_duplicates, &report_.near_duplicates,
+          &report_.kept_documents, &report_.compared_pairs}) {
       *number = all_reduce_number(comm_, *number, ReduceOp::sum);
     }
     for (double* time_s : {&report_.read_s, &report_.search_s}) {

@@ -28,8 +28,10 @@ struct CorpusCleanOptions {
   std::string id_key = "id";
   UnicodeForm unicode = UnicodeForm::as_it_is;
   DocumentFilters filters;
-  std::string url_key = "url";  ///< for `filters.blocked_urls`
-  bool skip_bad_lines = false;  ///< skip bad lines of JSON; otherwise the first one is an error
+  bool joins_lines = false;         ///< `data::joined_lines`
+  std::string url_key = "url";      ///< for `filters.blocked_urls`
+  std::string title_key = "title";  ///< for `filters.blocked_titles`
+  bool skip_bad_lines = false;      ///< skip bad lines of JSON; otherwise the first one is an error
   std::int64_t max_bad_lines = 1000;
   double jaccard = 0.7;  ///< 1: only documents of equal text are duplicates
   data::ShingleOptions shingles;
@@ -43,6 +45,7 @@ struct CorpusCleanReport {
   std::int64_t input_bytes = 0;                   ///< bytes of the documents including their JSON
   std::int64_t changed_documents = 0;             ///< documents with changed characters
   std::int64_t documents_with_url = 0;            ///< counted for `blocked_urls` alone
+  std::int64_t documents_with_title = 0;          ///< counted for `blocked_titles` alone
   std::int64_t bad_lines = 0;                     ///< no documents
   std::vector<std::string> first_bad_lines = {};  ///< faults of the first few
   std::map<std::string, std::int64_t> filtered;   ///< documents that `DocumentFilters` removed, by reason

@@ -24,8 +24,9 @@ std::int64_t count_tokens(std::string_view text, const data::Tokenizer& tokenize
 
 }  // namespace
 
-std::string DocumentFilters::reason_to_go(std::string& text, std::string_view url) const {
-  if (blocked_urls && blocked_urls->contains(url)) return R"("blocked url")";
+std::string DocumentFilters::reason_to_go(std::string& text, const DocumentNames& names) const {
+  if (blocked_urls && blocked_urls->contains(names.url.value_or(""))) return R"("blocked url")";
+  if (blocked_titles && blocked_titles->contains(names.title.value_or(""))) return R"("blocked title")";
   if (quality) {
     if (const auto broken = quality->apply(text))
       return fmt::format(R"("{}","value":{:.6g})", broken->rule, broken->value);

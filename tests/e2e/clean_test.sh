@@ -78,6 +78,21 @@ check "blocked addresses are reported, a quarter of all" \
   [ "$(grep -c '"reason":"blocked url"' filtered-1.report)" -eq $(($(wc -l <linked.jsonl) / 4)) ]
 check "rules are reported with their values" grep -q '"reason":"gopher-quality.min-words","value":[0-9]}' filtered-1.report
 
+# Wikipedia without the articles of a test set, and stories without the line feeds in their sentences.
+printf '%s\n' '{"title":"Du Fu","text":"a poet"}' '{"title":null,"text":"the\nold  ship.\nIt"}' \
+  '{"heading":"Nero","text":"b"}' >wiki.jsonl
+printf ' \n = Du Fu = \n \n A poet . \n = Nero = \n' >wiki.test.raw
+titled=(corpus clean --input wiki.jsonl --min-tokens 0 --join-lines --blocked-titles wiki.test.raw)
+for ranks in 1 2; do
+  done_by $ranks "${titled[@]}" --output titled.jsonl --report titled.report
+  check "$ranks ranks: one article goes" [ "$(cat titled.report)" = '{"document":0,"id":null,"reason":"blocked title"}' ]
+  check "$ranks ranks: one line feed goes" [ "$(head -n 1 titled.jsonl)" = '{"title":null,"text":"the old ship.\nIt"}' ]
+  check "$ranks ranks: documents without a title are counted" grep -q '2 documents have no title (66.67%)' err
+done
+done_by 1 "${titled[@]}" --title-key heading --output titled.jsonl --report titled.report
+check "another key" [ "$(cat titled.report)" = '' ]
+rm titled.* wiki.test.raw
+
 # Bad usage, bad input, on one rank and several: one message, and nothing left behind.
 names=$(ls; echo bad.jsonl)
 new() { ls | grep -vxF "$names" | grep -vxE 'out|err'; }
@@ -91,6 +106,8 @@ refused 2 "--classifier needs --classifier-labels" 2 corpus clean --input a.json
 refused 2 "give hq=P with a probability P from 0 to 1" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 \
   --classifier m.bin --classifier-labels hq=2
 refused 3 "documents has an address under the key 'url': give the right one by --url-key" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --blocked-urls urls.txt
+refused 3 "documents has a title under the key 'title': give the right one by --title-key" 2 corpus clean --input a.jsonl \
+  --output x.jsonl --min-tokens 0 --blocked-titles urls.txt
 refused 2 "--margin needs --output" 2 corpus overlap --corpus a.jsonl --test b.jsonl --margin 3
 refused 3 "nothing is left of" 2 corpus clean --input a.jsonl --tokenizer bytes --min-tokens 100000 --output x.jsonl
 refused 5 "absent.jsonl: No such file or directory" 2 corpus clean --input absent.jsonl --output x.jsonl --min-tokens 0

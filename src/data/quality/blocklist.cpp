@@ -38,8 +38,6 @@ Address address_of(std::string_view url) {
   return address;
 }
 
-bool is_word_character_of_python(char32_t c) { return c == '_' || is_alphanumeric(c); }
-
 }  // namespace
 
 UrlBlocklist::UrlBlocklist(std::string_view lines) {
@@ -82,14 +80,13 @@ std::string WordBlocklist::find(std::string_view text) const {
       for (const std::size_t size : sizes_) {
         if (at + size > all.size()) break;
         const std::string_view rest = all.substr(at + size);
-        if (!rest.empty() &&
-            is_word_character_of_python(decode_utf8(rest.data(), rest.data() + rest.size()).code_point)) {
+        if (!rest.empty() && is_python_word_character(decode_utf8(rest.data(), rest.data() + rest.size()).code_point)) {
           continue;
         }
         if (phrases_.contains(all.substr(at, size))) found = all.substr(at, size);
       }
     }
-    is_inside_word = c.size_bytes != 0 && is_word_character_of_python(c.code_point);
+    is_inside_word = c.size_bytes != 0 && is_python_word_character(c.code_point);
   });
   return found;
 }

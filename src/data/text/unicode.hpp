@@ -40,8 +40,10 @@ std::string capitalized(std::string_view text);
 /// Returns whether the character is a letter (L): Python's str.isalpha.
 bool is_letter(char32_t c);
 
-/// Returns whether the character is a letter or a number: with the underscore, those that Python's \w matches.
+/// Returns whether the character is a letter or a number.
 bool is_alphanumeric(char32_t c);
+/// Returns whether Python's \w matches the character.
+inline bool is_python_word_character(char32_t c) { return c == '_' || is_alphanumeric(c); }
 
 /// Returns whether the character matches \w in Unicode's Technical Standard 18: alphabetic ones, marks, decimal digits,
 /// connecting punctuation and the two joiners.

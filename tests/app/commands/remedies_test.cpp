@@ -201,6 +201,10 @@ TEST_F(RemediesOfFiles, OfATextLeadToACorpus) {
       {"has an address under the key 'url': give the right one by --url-key",
        "corpus clean --input linked.jsonl --output c4.jsonl --min-tokens 0 --blocked-urls hosts.txt",
        "corpus clean --input linked.jsonl --output c4.jsonl --min-tokens 0 --blocked-urls hosts.txt --url-key link"},
+      {"has a title under the key 'title': give the right one by --title-key",
+       "corpus clean --input linked.jsonl --output c8.jsonl --min-tokens 0 --blocked-titles hosts.txt",
+       "corpus clean --input linked.jsonl --output c8.jsonl --min-tokens 0 --blocked-titles hosts.txt --title-key "
+       "link"},
       {"Try en, de, zh or zh-Hant", "corpus clean --input english.jsonl --output c3.jsonl --min-tokens 0 --language xx",
        "corpus clean --input english.jsonl --output c3.jsonl --min-tokens 0 --language zh-Hant,en"},
       {"needs --output", "corpus overlap --corpus english.jsonl --test corpus.jsonl --max-cuts 3",

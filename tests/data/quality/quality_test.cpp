@@ -13,6 +13,8 @@
 #include "src/data/quality/classifier.hpp"
 #include "src/data/quality/quality_rules.hpp"
 #include "src/data/quality/separated_words.hpp"
+#include "src/data/quality/title_list.hpp"
+#include "src/data/text/joined_lines.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -128,6 +130,44 @@ TEST(UrlBlocklist, HasDomainsWithTheirSubdomainsAndAddresses) {
   EXPECT_TRUE(UrlBlocklist("http://spam.example/").contains("https://shop.spam.example/x"));
   EXPECT_TRUE(UrlBlocklist("[::1]").contains("http://[::1]:80/x"));
   EXPECT_FALSE(UrlBlocklist("[::1]").contains("http://[::2]/x"));
+}
+
+TEST(TitleList, HasTheTitlesOfWikiTextsArticles) {
+  const TitleList list(
+      " \n = Ise @-@ class battleship = \n \n It was 1 @,@ 000 m \n = 1 henry and capacitance C = \n long . \n \n"
+      " = = Design = = \n \n = A = \n \n = Kirby 's ( 1999 ) = \n \n");
+  EXPECT_EQ(list.size(), 3);
+  for (const char* title : {"Ise-class battleship", "A", "Kirby's (1999)", "Kirby's_(1999)"}) {
+    EXPECT_TRUE(list.contains(title)) << title;
+  }
+  for (const char* title : {"ise-class battleship", "Design", "1 henry and capacitance C", ""}) {
+    EXPECT_FALSE(list.contains(title)) << title;
+  }
+  EXPECT_THAT(message_of<DataError>([] { TitleList("\n = Robert <unk> = \n\n"); }),
+              HasSubstr("\"Robert <unk>\" has unknown words"));
+  const TitleList lines("Du Fu\n\n= B\nCafe\u0301\n");
+  EXPECT_EQ(lines.size(), 3);
+  EXPECT_TRUE(lines.contains("Du Fu"));
+  EXPECT_TRUE(lines.contains("= B"));
+  EXPECT_TRUE(lines.contains("Caf\u00e9"));
+}
+
+TEST(JoinedLines, AreThoseOfPythonsExpression) {
+  // Python: re.sub(r"  +|\b\n+ |\b\n+", " ", text)
+  const std::pair<const char*, const char*> cases[] = {{"", ""},
+                                                       {"a\nb", "a b"},
+                                                       {"a\n\n\nb", "a b"},
+                                                       {"a\n b", "a b"},
+                                                       {"a\n  b", "a  b"},
+                                                       {"a\n   b", "a  b"},
+                                                       {"a.\nb", "a.\nb"},
+                                                       {"a \nb", "a \nb"},
+                                                       {"a  \nb", "a \nb"},
+                                                       {"\na", "\na"},
+                                                       {"\u00e9\nb_\n9\n", "\u00e9 b_ 9 "},
+                                                       {"a\n\r\nb", "a \r\nb"},
+                                                       {"\xff\nb", "\xff\nb"}};
+  for (const auto& [text, expected] : cases) EXPECT_EQ(joined_lines(text), expected) << text;
 }
 
 TEST(WordBlocklist, FindsPhrasesThatAreNotPartsOfWords) {

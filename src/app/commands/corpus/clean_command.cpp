@@ -24,14 +24,16 @@ struct CleanCommandOptions {
 
   prepare::CorpusCleanOptions clean;
   TokenizerOptions tokenizer;
-  std::string languages, quality_filters, quality_bounds, blocked_urls, blocked_words, classifier, labels;
+  std::string languages, quality_filters, quality_bounds, blocked_urls, blocked_titles, blocked_words, classifier,
+      labels;
   std::optional<int> workers;
 
   void declare(Options& options) {
     options.section("Input and output");
-    options.add(
-        "input", &clean.inputs, "FILE",
-        "Files of JSON lines (.json, .jsonl, .ndjson), one object per line, and text files, one document each.");
+    options.add("input", &clean.inputs, "FILE",
+                "Files of JSON lines (.json, .jsonl, .ndjson), one object per line, and text files, one document each. "
+                "A folder "
+                "stands for its files, a pattern (*, ?, []) for those that match.");
     options.add("output", &clean.output, "FILE.jsonl",
                 "Remaining documents, in order, as their original lines of JSON; compressed as FILE.jsonl.gz, "
                 ".zst, .bz2 or .xz. The file gets this name once it is complete.");
@@ -51,6 +53,9 @@ struct CleanCommandOptions {
          {"repair", prepare::UnicodeForm::repaired}},
         "keep: unchanged characters. nfc: compose letters and their marks (NFC). repair: also restore UTF-8 that was "
         "decoded as windows-1252 or Latin-1, and remove control characters.");
+    options.add_flag("join-lines", &clean.joins_lines,
+                     "Replace line feeds after letters and digits, and runs of spaces, by one space, as Megatron-LM's "
+                     "general_cleaning of CC-Stories does.");
     options.add("language", &languages, "LANG,...",
                 "Keep only documents that CLD2 identifies as one of these languages (ISO 639 codes: en,de,zh); default "
                 "all.");
@@ -68,6 +73,10 @@ struct CleanCommandOptions {
         "Remove documents of these addresses: one domain, which stands for its subdomains, or complete address on "
         "each line.");
     options.add("url-key", &clean.url_key, "KEY", "Key of the documents' addresses.");
+    options.add("blocked-titles", &blocked_titles, "FILE",
+                "Remove articles of these titles: one on each line, or WikiText (wiki.test.raw), whose articles are "
+                "removed from Wikipedia.");
+    options.add("title-key", &clean.title_key, "KEY", "Key of the documents' titles.");
     options.add("blocked-words", &blocked_words, "FILE",
                 "Remove documents with one of these words or phrases, one on each line; case does not matter.");
     options.add("classifier", &classifier, "FILE.bin",
@@ -113,6 +122,7 @@ struct CleanCommandOptions {
                   "--language-confidence {} needs --language", clean.filters.min_language_fraction);
     for (const auto& [option, need] : {std::pair("quality-bounds", "quality-filters"),
                                        {"url-key", "blocked-urls"},
+                                       {"title-key", "blocked-titles"},
                                        {"classifier-labels", "classifier"},
                                        {"classifier-action", "classifier"},
                                        {"classifier", "classifier-labels"}}) {
@@ -139,6 +149,10 @@ struct CleanCommandOptions {
     if (!blocked_urls.empty()) {
       filters.blocked_urls =
           std::make_shared<data::UrlBlocklist>(read_text_file("blocked-urls", blocked_urls, max_list_bytes));
+    }
+    if (!blocked_titles.empty()) {
+      filters.blocked_titles =
+          std::make_shared<data::TitleList>(read_text_file("blocked-titles", blocked_titles, max_list_bytes));
     }
     if (!blocked_words.empty()) {
       filters.blocked_words =
@@ -177,10 +191,15 @@ void print_summary(const prepare::CorpusCleanOptions& options, const prepare::Co
     log::info("changed the text of {} documents ({:.2f}%)", report.changed_documents,
               percent(report.changed_documents));
   }
-  if (options.filters.blocked_urls && report.documents_with_url < report.documents) {
-    const std::int64_t without = report.documents - report.documents_with_url;
-    log::info("{} documents have no address ({:.2f}%)", without, percent(without));
+  const auto print_missing = [&](bool is_used, std::int64_t having, const char* member) {
+    const std::int64_t without = report.documents - having;
+    if (is_used && without > 0) log::info("{} documents have no {} ({:.2f}%)", without, member, percent(without));
+  };
+  print_missing(options.filters.blocked_urls != nullptr, report.documents_with_url, "address");
+  if (options.filters.blocked_titles) {
+    log::info("{} to remove", counted(static_cast<std::int64_t>(options.filters.blocked_titles->size()), "title"));
   }
+  print_missing(options.filters.blocked_titles != nullptr, report.documents_with_title, "title");
   for (const auto& [reason, count] : report.filtered) {
     log::info("removed {} documents ({:.2f}%): {}", count, percent(count), reason);
   }
