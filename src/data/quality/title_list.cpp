@@ -11,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::string_view unknown_word = "<unk>";
+constexpr std::string_view unknown_word = "<unk";  // how it begins
 
 /// Returns the title of an article of WikiText whose first line is `line`, "= Title ="; empty if it is another line.
 /// Headings of sections have more signs.
