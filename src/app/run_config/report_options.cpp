@@ -25,6 +25,9 @@ void ReportOptions::declare(Options& options) {
   options.add_flag("log-straggler", &straggler,
                    "Log the rank and host that the others wait for, and the fraction of time lost: the rank with the "
                    "longest work, which is the iteration less its communication waits, compared with the median.");
+  options.add("flight-record", &flight_record, "DIR",
+              "Keep the last 250 communications of each rank in a file of DIR, also if it hangs or is killed: trireme "
+              "report --flight DIR names the rank that has not called what the others have.");
   options.add("tensorboard-dir", &tensorboard.folder, "DIR",
               "Write event files for TensorBoard, under Megatron-LM's names: losses, learning rate, batch size, loss "
               "scale, gradient norm. A resumed run first removes later points, so that no step occurs twice.");

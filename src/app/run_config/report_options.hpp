@@ -21,6 +21,7 @@ struct ReportOptions {
   int timing_level = 0;
   train::TimingOption timing_option = train::TimingOption::minmax;
   bool straggler = false;
+  std::string flight_record;  ///< folder; empty: none
   io::TensorboardOptions tensorboard;
   bool profile = false;
   std::int64_t profile_start = 10, profile_end = 12;  ///< iterations done before the recording, and after it

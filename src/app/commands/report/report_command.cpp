@@ -6,6 +6,7 @@
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/report/page_server.hpp"
 #include "src/app/commands/report/report_input.hpp"
+#include "src/app/job/flight_recorder.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/field_names.hpp"
@@ -88,7 +89,7 @@ void follow(const std::vector<std::string>& paths, const std::string& host, int 
 int report_command(const CommandLine& line) {
   std::vector<std::string> paths;
   std::string output;
-  bool follows = false;
+  bool follows = false, is_flight = false;
   std::optional<std::string> host;
   std::optional<int> port;
   Options options(
@@ -106,7 +107,17 @@ int report_command(const CommandLine& line) {
   options.add("host", &host, "ADDRESS",
               "Address of --follow. Default: 127.0.0.1, which only this machine reaches. 0.0.0.0: everyone reaches it, "
               "without a password.");
+  options.add_flag(
+      "flight", &is_flight,
+      "Print which rank of a job that hung has not called what the others have: RUN is the folder of train's "
+      "--flight-record.");
   if (!line.read(options)) return 0;
+  if (is_flight) {
+    TRIREME_CHECK(paths.size() == 1 && output.empty() && !follows, ConfigError,
+                  "--flight prints the records of one folder: give it alone");
+    fmt::print("{}", read_flights(paths.front()));
+    return 0;
+  }
   TRIREME_CHECK(follows || !output.empty(), ConfigError, "--output must be given, or --follow");
   TRIREME_CHECK(!follows || output.empty(), ConfigError, "--output and --follow exclude each other: write or serve");
   TRIREME_CHECK(follows || (!host && !port), ConfigError, "--host and --port need --follow");

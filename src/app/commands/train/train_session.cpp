@@ -39,11 +39,13 @@ TrainSession::TrainSession(Job& job, const RunConfig& config, TrainPlan& plan)
     : job_(job),
       config_(config),
       plan_(plan),
+      flight_(config.report.flight_record.empty() ? nullptr
+                                                  : std::make_unique<FlightRecorder>(job, config.report.flight_record)),
       communication_(config.run.time_communication || (config.report.straggler && job.world->size() > 1)
-                         ? std::make_unique<train::ExposedCommunication>(*job.world, job.communicators)
+                         ? std::make_unique<train::ExposedCommunication>(world(), job.communicators)
                          : nullptr),
-      model_(*job.backend, communication_ ? communication_->world() : *job.world, job.grid, job.communicators,
-             plan.model, config.execution_config()),
+      model_(*job.backend, communication_ ? communication_->world() : world(), job.grid, job.communicators, plan.model,
+             config.execution_config()),
       trainer_(model_, plan.options) {
   if (communication_) trainer_.measure(*communication_);
   trainer_.observe(config.run.observations);
@@ -58,7 +60,7 @@ void TrainSession::make_state(train::OptimizerState optimizer) {
   using Allocation = HostCopies::Allocation;
   state_.reset();
   job_.backend->release_host_memory();
-  collectively(*job_.world, [&] {
+  collectively(world(), [&] {
     state_.emplace(*job_.backend, trainer_.state_tensors(optimizer),
                    config_.checkpoint.async_save ? Allocation::always : Allocation::where_needed);
   });
@@ -69,7 +71,7 @@ void TrainSession::restore() {
   const CheckpointOptions& options = config_.checkpoint;
   const train::OptimizerState optimizer = options.loaded_optimizer();
   checkpoint::load(
-      *plan_.start.reader, *job_.world, state_->tensors(),
+      *plan_.start.reader, world(), state_->tensors(),
       optimizer == train::OptimizerState::kept ? checkpoint::ExtraTensors::refuse : checkpoint::ExtraTensors::leave);
   state_->store();
   trainer_.restore(plan_.start.description.attributes, optimizer);
@@ -117,7 +119,7 @@ void TrainSession::load_pretrained() {
     shared = upcycling.emplace(plan_.model, config_.checkpoint.upcycling_granularity).tensors(std::move(shared));
   }
   train::HostState state(*job_.backend, std::move(shared));
-  checkpoint::load(*plan_.pretrained->reader, *job_.world, state.tensors(), checkpoint::ExtraTensors::leave);
+  checkpoint::load(*plan_.pretrained->reader, world(), state.tensors(), checkpoint::ExtraTensors::leave);
   if (upcycling) upcycling->scale(state.tensors());
   state.store();
   trainer_.restore(trainer_.state_attributes());  // passes the weights to the model
@@ -137,10 +139,10 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
   hooks.measure_tasks = measure_tasks;
   std::optional<train::CheckpointWriter> checkpoints;
   if (plan_.store) {
-    collectively(*job_.world, [&] { check_file_limit(shard_bytes(state_->tensors()), "this rank's checkpoint file"); });
+    collectively(world(), [&] { check_file_limit(shard_bytes(state_->tensors()), "this rank's checkpoint file"); });
     Attributes attributes = plan_.attributes;
     attributes.put("options", config_.options_text());
-    hooks.checkpoints = &checkpoints.emplace(*plan_.store, *job_.world, trainer_, *state_, std::move(attributes),
+    hooks.checkpoints = &checkpoints.emplace(*plan_.store, world(), trainer_, *state_, std::move(attributes),
                                              plan_.blobs, config_.checkpoint.writer());
   }
   // Opened after the checkpoint folder is locked and known to be writable: only its job may change the records.
@@ -163,14 +165,14 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
   if (!config_.run.sample_prompts.empty()) {
     samples.emplace(job_, config_, plan_);
     hooks.sample = [&] {
-      const std::optional<train::SampleRecord> record = samples->take(model_, *job_.world, progress());
+      const std::optional<train::SampleRecord> record = samples->take(model_, world(), progress());
       if (record && job_.is_root()) reports.write(*record);
     };
   }
   train::RunSchedule schedule = config_.schedule();
   schedule.peak_tflops = reports.peak_tflops();
   try {
-    const train::RunEnd end = train::run(trainer_, *job_.world, plan_.iterations, data, schedule, hooks);
+    const train::RunEnd end = train::run(trainer_, world(), plan_.iterations, data, schedule, hooks);
     reports.finish(end);
     return end;
   } catch (const std::exception& error) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/app/commands/train/train_plan.hpp"
+#include "src/app/job/flight_recorder.hpp"
 #include "src/train/state_tensors.hpp"
 
 namespace trireme::app {
@@ -35,9 +36,12 @@ class TrainSession {
   /// Replaces the initial weights by those of the plan's pretrained model, except for heads that it lacks.
   void load_pretrained();
 
+  Communicator& world() { return flight_ ? flight_->world() : static_cast<Communicator&>(*job_.world); }
+
   Job& job_;
   const RunConfig& config_;
   TrainPlan& plan_;
+  std::unique_ptr<FlightRecorder> flight_;                      // before what communicates through it
   std::unique_ptr<train::ExposedCommunication> communication_;  // before the model, which communicates through it
   train::ParallelModel model_;
   train::Trainer trainer_;

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/comm/communicator.hpp"
+
+namespace trireme {
+
+/// Last communications that a rank has called, as lines of text in a file that outlives the process. Each call writes
+/// its line before it communicates: a rank that hangs or dies has its last call there.
+///
+/// The file is a line that names the rank, "flight record 1 of rank 3 of 8 on host n1, process 77, since TIME", and a
+/// ring of `kept` lines, each of `line_bytes` with its line feed. A call has the fields number, number in its channel,
+/// time (UTC), group, first rank of the group, its size, operation, other rank or -, type, elements. The calls of a
+/// channel are in the same order on its ranks: the collectives of a group, or the messages from one rank to another.
+/// `report::flight_findings` compares the files of a job.
+class FlightRecord {
+ public:
+  static constexpr std::int64_t kept = 250, line_bytes = 128;
+
+  /// Writes a line at a byte of the file.
+  using Write = std::function<void(std::string_view line, std::int64_t offset)>;
+  FlightRecord(Write write, int rank, int world_size);
+
+  struct Call {
+    std::int64_t number = 0;  ///< in its channel, from 1
+    std::string_view group;
+    int first_rank = 0, size = 0;
+    std::string_view operation;
+    int peer = -1;  ///< world rank that is sent to or received from
+    std::string_view type;
+    std::int64_t elements = 0;
+  };
+  /// Thread-safe.
+  void add(const Call& call);
+
+ private:
+  void write(std::string line, std::int64_t at);
+
+  Write write_;
+  std::mutex mutex_;
+  std::int64_t calls_ = 0;
+};
+
+/// Returns a communicator that adds its calls to `record`, which must outlive it, and forwards them. `ranks` are the
+/// world ranks of the group, in its order.
+std::unique_ptr<Communicator> recorded(std::unique_ptr<Communicator> inner, std::vector<int> ranks,
+                                       FlightRecord& record);
+/// Likewise of a communicator that must outlive the result.
+std::unique_ptr<Communicator> recorded(Communicator& inner, std::vector<int> ranks, FlightRecord& record);
+
+}  // namespace trireme

@@ -1,0 +1,126 @@
+#include "src/report/flight.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "src/base/error.hpp"
+#include "src/comm/flight_record.hpp"
+#include "src/comm/self_communicator.hpp"
+#include "tests/support/message_of.hpp"
+
+namespace trireme::report {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// The file of a record.
+class File {
+ public:
+  FlightRecord record(int rank, int world_size) {
+    return FlightRecord(
+        [this](std::string_view line, std::int64_t at) {
+          const auto begin = static_cast<std::size_t>(at);
+          text_.resize(std::max(text_.size(), begin + line.size()));
+          text_.replace(begin, line.size(), line);
+        },
+        rank, world_size);
+  }
+  Flight read() const { return parse_flight(text_, "a.txt"); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+FlightRecord::Call collective(std::int64_t number, std::string_view operation, std::int64_t elements) {
+  FlightRecord::Call call;
+  call.number = number;
+  call.group = "data";
+  call.size = 2;
+  call.operation = operation;
+  call.type = "fp32";
+  call.elements = elements;
+  return call;
+}
+
+TEST(Flight, NamesTheRankThatLacksACall) {
+  File files[2];
+  FlightRecord records[] = {files[0].record(0, 3), files[1].record(1, 3)};
+  for (FlightRecord& record : records) record.add(collective(1, "all-gather", 8));
+  EXPECT_THAT(flight_findings(std::vector{files[0].read(), files[1].read()}),
+              HasSubstr("every rank has made the same calls"));
+  records[1].add(collective(2, "all-reduce", 4096));
+  const std::string text = flight_findings(std::vector{files[0].read(), files[1].read()});
+  EXPECT_THAT(text, HasSubstr("group data of 2 ranks from rank 0 on: rank 0 on host "));
+  EXPECT_THAT(text, HasSubstr("made 1 call, others 2; first missing there: all-reduce of 4096 fp32\n"));
+  EXPECT_THAT(text, HasSubstr("no record of rank 2\n"));
+  EXPECT_THAT(text, Not(HasSubstr("differ")));
+}
+
+TEST(Flight, NamesTheCallsThatDiffer) {
+  File files[3];
+  FlightRecord records[] = {files[0].record(0, 3), files[1].record(1, 3), files[2].record(2, 3)};
+  for (std::int64_t i = 1; i < 600; ++i) {
+    for (int rank = 0; rank < 3; ++rank) records[rank].add(collective(i, "all-reduce", i == 550 && rank == 1 ? 7 : 8));
+  }
+  EXPECT_THAT(
+      flight_findings(std::vector{files[0].read(), files[1].read(), files[2].read()}),
+      HasSubstr("call 550 is not the same: all-reduce of 7 fp32 on rank 1; all-reduce of 8 fp32 on ranks 0, 2\n"));
+}
+
+TEST(Flight, ComparesMessagesWithTheirReceipts) {
+  File files[2];
+  FlightRecord records[] = {files[0].record(0, 2), files[1].record(1, 2)};
+  FlightRecord::Call message;
+  message.group = "pipeline";
+  message.size = 2;
+  message.type = "bf16";
+  message.elements = 64;
+  for (message.number = 1; message.number <= 2; ++message.number) {
+    message.operation = "send";
+    message.peer = 1;
+    records[0].add(message);
+    message.operation = "receive";
+    message.peer = 0;
+    if (message.number == 1) records[1].add(message);
+  }
+  EXPECT_THAT(flight_findings(std::vector{files[0].read(), files[1].read()}),
+              HasSubstr("messages from rank 0 to rank 1 in group pipeline of 2 ranks from rank 0 on: rank 1 on host "));
+}
+
+TEST(Flight, RecordsTheCallsOfACommunicator) {
+  File file;
+  FlightRecord record = file.record(5, 8);
+  const auto comm = recorded(std::make_unique<SelfCommunicator>("tensor"), {5}, record);
+  ImmediateStream host;
+  float numbers[4] = {};
+  comm->all_reduce(host, TensorView(numbers, {4}), ReduceOp::sum).wait(host);
+  comm->all_gather(host, ConstTensorView(numbers, {4}), TensorView(numbers, {4})).wait(host);
+  comm->barrier();
+  const Flight flight = file.read();
+  EXPECT_EQ(flight.rank, 5);
+  EXPECT_EQ(flight.world_size, 8);
+  ASSERT_EQ(flight.calls.size(), 3);
+  EXPECT_EQ(flight.calls[0].operation, "all-reduce");
+  EXPECT_EQ(flight.calls[1].operation, "all-gather");
+  EXPECT_EQ(flight.calls[1].elements, 4);
+  EXPECT_EQ(flight.calls[1].first_rank, 5);
+  EXPECT_EQ(flight.calls[2].operation, "barrier");
+  EXPECT_EQ(flight.calls[2].of_channel, 3);
+}
+
+TEST(Flight, RefusesAndLeavesOutWhatIsNoRecord) {
+  EXPECT_THAT(test::message_of<DataError>([] { parse_flight("", "a.txt"); }),
+              HasSubstr("a.txt is not a flight record"));
+  EXPECT_THAT(test::message_of<DataError>(
+                  [] { parse_flight("flight record 1 of rank 9 of 2 on host n, process 1, since x\n", "a.txt"); }),
+              HasSubstr("a.txt is not a flight record"));
+  File file;
+  FlightRecord record = file.record(0, 1);
+  for (int i = 1; i < 4; ++i) record.add(collective(i, "all-reduce", 8));
+  EXPECT_EQ(parse_flight(std::string_view(file.text()).substr(0, file.text().size() - 100), "a.txt").calls.size(), 2);
+}
+
+}  // namespace
+}  // namespace trireme::report
