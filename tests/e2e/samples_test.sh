@@ -46,6 +46,25 @@ done_by 3 train "${job[@]}" --decrease-batch-size-if-needed --load half --metric
 check "a run goes on with fewer data ranks from the sample it has reached" \
   [ "$(field consumed_samples after.jsonl | paste -sd' ')" = "38 44 50 56 62" ]
 
+# A blend whose weights change in the middle of a batch: read alike in one attempt, and in three on other grids.
+make_corpus code 2
+make_corpus prose 3
+printf '3 corpus.h5\n1 code.h5\nfrom sample 21\n2 epochs prose.h5\ncode.h5\n' >blend.txt
+mixed=("${ramp[@]/#--data-path/--blend}")
+mixed=("${mixed[@]/#corpus.h5/blend.txt}")
+done_by 1 train "${mixed[@]}" --metrics-file mixed.jsonl
+check "the log has what is read of each corpus in each stage" [ "$(grep -cE \
+  'from sample (0|21):|0.7500 +16 .* corpus.h5|0.2500 +5 .* code.h5|0.66.. +27 .* prose.h5' err)" = 5 ]
+for attempt in 1 2 3; do
+  on $((1 + attempt % 2)) train "${mixed[@]}" --save mixed --load mixed --load-or-init --exit-interval 5 --metrics-file lives.jsonl
+done
+check "the last attempt ends the run" [ $code -eq 0 ]
+field lm_loss mixed.jsonl >mixed.loss
+field lm_loss lives.jsonl >lives.loss
+check "the stages of a blend do not depend on attempts and grids" close_to lives.loss mixed.loss 1e-10
+printf '3 corpus.h5\n1 code.h5\nfrom sample 22\n2 epochs prose.h5\ncode.h5\n' >blend.txt
+refused 3 "this run from 22: 0" 1 train "${mixed[@]}" --load mixed
+
 # Norms and rates of every update, in the metrics and the log.
 observed=("${job[@]}" --log-params-norm --log-num-zeros-in-grad --decoupled-lr 0.02 --weight-decay-incr-style linear
   --start-weight-decay 0 --end-weight-decay 0.62)
@@ -57,8 +76,6 @@ check "the embedding has its own learning rate" \
   [ "$(field decoupled_learning_rate observed.jsonl | head -1)" = "$(awk 'BEGIN { printf "%.17g", 0.02 * 0.8 }')" ]
 
 # Corpora of each split, and validation sets with a loss each.
-make_corpus code 2
-make_corpus prose 3
 paths=("${job[@]/#--data-path/--train-data-path}" --valid-data-path code.h5 --test-data-path prose.h5)
 own=("${paths[@]}" --valid-set code=code.h5 mix=0.7 code.h5 0.3 prose.h5)
 done_by 1 train "${own[@]}" --metrics-file own.jsonl

@@ -155,7 +155,9 @@ class Translator {
     }
     const bool names_settings = name == "deepspeed-config" || name == "deepscale-config";
     if (names_settings && !values.empty()) settings_.push_back({result_.verdicts.size(), values});
-    if (split_of(name)) {
+    if (name == "data-args-path" && !values.empty()) {
+      take_words_of_file(values.front(), verdict);
+    } else if (split_of(name)) {
       split_paths_.push_back({result_.verdicts.size(), std::move(values)});
     } else if (is_derived(name) && verdict.row->name == name && options_.spelling("seq-length") == "seq-length") {
       derived_.push_back({result_.verdicts.size(), {name, values.empty() ? "" : values.front()}});
@@ -165,6 +167,18 @@ class Translator {
     append(verdict.words);
     result_.verdicts.push_back(std::move(verdict));
     return count;
+  }
+
+  /// Translates --data-args-path: the words of its file are those of --data-path.
+  void take_words_of_file(const std::string& path, Verdict& verdict) {
+    verdict.kind = Kind::works;
+    try {
+      std::istringstream stream(text_of_file(path));
+      take_words(words_of("", verdict.row->text, {std::istream_iterator<std::string>(stream), {}}), verdict);
+    } catch (const Error& error) {
+      verdict.kind = Kind::absent;
+      verdict.reason = error.what();
+    }
   }
 
   /// Sets the kind of a flag, and its words or reason.

@@ -11,23 +11,6 @@
 namespace trireme::app {
 namespace {
 
-/// Reads a number of tokens or samples, with or without a unit of thousands to trillions (1e12): "2.5K".
-std::int64_t scaled_number(std::string text) {
-  constexpr std::pair<char, double> units[] = {{'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'T', 1e12}};
-  double scale = 1;
-  for (const auto& [letter, value] : units) {
-    if (text.empty() || std::toupper(static_cast<unsigned char>(text.back())) != letter) continue;
-    scale = value;
-    text.pop_back();
-    break;
-  }
-  const auto number = parse_number<double>(text);
-  constexpr double limit = 1e18;
-  TRIREME_CHECK(number && *number >= 0 && *number * scale <= limit, ConfigError,
-                "'{}' is not a number from 0 to 1e18, with or without K, M, B or T", text);
-  return static_cast<std::int64_t>(*number * scale);
-}
-
 /// Reads the levels of "THRESHOLD:BATCH ...", with thresholds in tokens, and sorts them by threshold.
 train::BatchSteps steps_of(std::string text, std::int64_t sequence_length) {
   std::ranges::replace(text, ',', ' ');
@@ -45,6 +28,22 @@ train::BatchSteps steps_of(std::string text, std::int64_t sequence_length) {
 }
 
 }  // namespace
+
+std::int64_t scaled_number(std::string text) {
+  constexpr std::pair<char, double> units[] = {{'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'T', 1e12}};
+  double scale = 1;
+  for (const auto& [letter, value] : units) {
+    if (text.empty() || std::toupper(static_cast<unsigned char>(text.back())) != letter) continue;
+    scale = value;
+    text.pop_back();
+    break;
+  }
+  const auto number = parse_number<double>(text);
+  constexpr double limit = 1e18;
+  TRIREME_CHECK(number && *number >= 0 && *number * scale <= limit, ConfigError,
+                "'{}' is not a number from 0 to 1e18, with or without K, M, B or T", text);
+  return static_cast<std::int64_t>(*number * scale);
+}
 
 void BatchOptions::declare(Options& options, RunKind kind) {
   options.add("seq-length", &sequence_length, "N", "Tokens of a sample; default the model's positions.", countable());

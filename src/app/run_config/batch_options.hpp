@@ -14,6 +14,10 @@ namespace trireme::app {
 /// Range of a number of updates or samples. A share of them, computed in floating point, still fits into 64 bits.
 constexpr Range update_count(double min) { return {min, 1e18}; }
 
+/// Reads a number of tokens, samples or steps, with or without a unit of thousands to trillions (1e12): "2.5K". Throws
+/// ConfigError.
+std::int64_t scaled_number(std::string text);
+
 /// Kind of a run: pretraining on corpora, or a task, whose length is given in epochs.
 enum class RunKind { pretraining, task };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/app/manual/terminal_text.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/base/parse_number.hpp"
 #include "src/data/dataset/sample_splits.hpp"
 
@@ -28,10 +29,14 @@ void DataOptions::declare(Options& options) {
   options.section("Data");
   options.add("data-path", &path, "FILE...",
               "Corpora, or weight, corpus, weight, corpus ...; without weights each is weighted by its tokens.");
+  options.add(
+      "blend", &blend, "FILE",
+      "Instead of --data-path or --train-data-path: a file with a line 'WEIGHT CORPUS' or 'N epochs CORPUS' for "
+      "each corpus, and other weights after lines 'from step N', 'from sample N' or 'from token N'.");
   options.add("train-data-path", &train_path, "FILE...",
               "Instead of --data-path and --split: corpora for training only, in the form of --data-path.");
-  options.add("valid-data-path", &valid_path, "FILE...", "With --train-data-path: corpora for validation.");
-  options.add("test-data-path", &test_path, "FILE...", "With --train-data-path: corpora for the test.");
+  options.add("valid-data-path", &valid_path, "FILE...", "With --train-data-path or --blend: corpora for validation.");
+  options.add("test-data-path", &test_path, "FILE...", "With --train-data-path or --blend: corpora for the test.");
   options.add("valid-set", &valid_set_words, "FILE...",
               "Validation sets, each with its own loss, in addition to the validation split: NAME=FILE NAME=FILE ... "
               "NAME= may be followed by weight, corpus, weight, corpus ..., as in --data-path.");
@@ -106,22 +111,26 @@ void DataOptions::settle(const Options& options, const std::optional<model::Mode
 }
 
 void DataOptions::check_paths(const Options& options, Problems& problems) const {
-  problems.expect(!path.empty() || has_own_splits() || mock,
-                  "--data-path must be given, or --train-data-path, or --mock-data");
-  problems.expect(!mock || (path.empty() && !has_own_splits()),
-                  "--mock-data replaces --data-path and --train-data-path: give one of them");
-  problems.expect(path.empty() || !has_own_splits(),
+  problems.expect(!path.empty() || !train_path.empty() || !blend.empty() || mock,
+                  "--data-path must be given, or --blend, --train-data-path or --mock-data");
+  problems.expect(!mock || (path.empty() && train_path.empty() && blend.empty()),
+                  "--mock-data replaces --data-path, --blend and --train-data-path: give one of them");
+  problems.expect(path.empty() || train_path.empty(),
                   "--data-path and --train-data-path exclude each other: --split divides the corpora of --data-path, "
                   "--train-data-path has no other split");
+  problems.exclude(blend.empty() || path.empty(), "data-path", "blend");
+  problems.exclude(blend.empty() || train_path.empty(), "train-data-path", "blend");
   problems.need(options, {"valid-data-path", "test-data-path"}, has_own_splits(),
-                "--train-data-path instead of --data-path, which --split divides");
+                "--train-data-path or --blend instead of --data-path, which --split divides");
   for (const char* flag : {"split", "split-by"}) {
-    problems.expect(!options.given(flag) || !has_own_splits(),
-                    fmt::format("--{} divides the corpora of --data-path: with --train-data-path leave it out", flag));
+    problems.expect(
+        !options.given(flag) || !has_own_splits(),
+        fmt::format("--{} divides the corpora of training: with --train-data-path or --valid-data-path leave it out",
+                    flag));
   }
   problems.need(options, {"split-valid-sets"}, !valid_set_words.empty(), "--valid-set");
-  problems.expect(!valid_sets_split || (!path.empty() && fractions()[1] > 0),
-                  "--split-valid-sets needs --data-path, and a validation split in --split");
+  problems.expect(!valid_sets_split || ((!path.empty() || !blend.empty()) && !has_own_splits() && fractions()[1] > 0),
+                  "--split-valid-sets needs --data-path or --blend, and a validation split in --split");
   const char* const valid = "--valid-data-path and --train-data-path instead of --data-path";
   problems.need(options, {"multiple-validation-sets"}, !valid_path.empty(), valid);
   problems.need(options, {"validation-set-names"}, valid_apart, fmt::format("--multiple-validation-sets, {}", valid));
@@ -130,15 +139,13 @@ void DataOptions::check_paths(const Options& options, Problems& problems) const 
     for (const WeightedPath& corpus : corpora) weights.push_back(corpus.weight.value_or(1));
     data::normalized_weights(weights);
   };
-  if (!path.empty() || has_own_splits()) problems.attempt([&] { check_weights(corpora()); });
+  if (!path.empty() || !train_path.empty()) problems.attempt([&] { check_weights(corpora()); });
   problems.attempt([&] {
     for (const SplitPaths& other : other_corpora()) check_weights(other.corpora);
   });
 }
 
 namespace {
-
-using WeightedPath = DataOptions::WeightedPath;
 
 /// Reads the words of an option: only corpora, or weight, corpus, weight, corpus ...
 std::vector<WeightedPath> weighted_paths(const std::string& flag, const std::vector<std::string>& path) {
@@ -175,7 +182,12 @@ std::size_t name_length(const std::string& word) {
 }  // namespace
 
 std::vector<WeightedPath> DataOptions::corpora() const {
-  return has_own_splits() ? weighted_paths("train-data-path", train_path) : weighted_paths("data-path", path);
+  return path.empty() ? weighted_paths("train-data-path", train_path) : weighted_paths("data-path", path);
+}
+
+std::vector<BlendFileStage> DataOptions::stages() const {
+  return blend.empty() ? std::vector{BlendFileStage{.corpora = corpora()}}
+                       : parse_blend(read_text_file("blend", blend), blend);
 }
 
 std::vector<DataOptions::SplitPaths> DataOptions::named_corpora() const {

@@ -9,6 +9,7 @@
 #include "src/app/options/fim_options.hpp"
 #include "src/app/options/named_tokenizer.hpp"
 #include "src/app/options/problems.hpp"
+#include "src/app/run_config/blend_file.hpp"
 #include "src/data/dataset/bert/bert_data.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/model/model_config.hpp"
@@ -37,6 +38,7 @@ void add_split_by(Options& options, data::SplitBy* by);
 /// Options of the corpora and their samples.
 struct DataOptions {
   std::vector<std::string> path;
+  std::string blend;  ///< file of the training corpora, instead of `path` and `train_path`
   std::vector<std::string> train_path, valid_path, test_path;  ///< instead of `path`, one per split
   std::vector<std::string> valid_set_words;                    ///< as given: NAME=FILE ...
   bool valid_sets_split = false;                               ///< these are only the validation split of their files
@@ -59,11 +61,6 @@ struct DataOptions {
   /// `model` is empty if its options are wrong.
   void settle(const Options& options, const std::optional<model::ModelConfig>& model, Problems& problems);
 
-  /// A corpus and its weight, by default the number of its tokens.
-  struct WeightedPath {
-    std::string path;
-    std::optional<double> weight = {};
-  };
   /// Corpora of a split, or of a validation set, instead of a share of the training corpora.
   struct SplitPaths {
     data::Split split = data::Split::valid;
@@ -71,16 +68,20 @@ struct DataOptions {
     std::vector<WeightedPath> corpora;
   };
   /// Returns whether each split has its own corpora, or none.
-  bool has_own_splits() const { return !train_path.empty(); }
+  bool has_own_splits() const {
+    return !train_path.empty() || (!blend.empty() && (!valid_path.empty() || !test_path.empty()));
+  }
   /// Returns the shares of the splits in the training corpora.
   std::array<double, 3> fractions() const { return data::parse_split(has_own_splits() ? "1" : split); }
-  /// Reads the training corpora: `path` or `train_path`. Throws ConfigError if it is neither only corpora nor pairs of
-  /// weight and corpus.
-  std::vector<WeightedPath> corpora() const;
+  /// Reads the stages of the training corpora: `path` or `train_path`, one stage, or the file `blend`. Throws
+  /// ConfigError if it is neither only corpora nor pairs of weight and corpus, IoError and DataError for the file.
+  std::vector<BlendFileStage> stages() const;
   /// Likewise `valid_path`, `test_path`, and `valid_set_words`.
   std::vector<SplitPaths> other_corpora() const;
 
  private:
+  /// Reads `path` or `train_path`.
+  std::vector<WeightedPath> corpora() const;
   void check_paths(const Options& options, Problems& problems) const;
   /// Returns the corpora of `valid_path` as validation sets.
   std::vector<SplitPaths> named_corpora() const;

@@ -77,7 +77,7 @@ bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions&
 SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   check_options(stores, options);
   check_vocabularies(stores, options.vocabulary_size);
-  return make_splits(stores, options.budgets,
+  return make_splits(stores, options.later_stages, options.budgets,
                      [&](const std::shared_ptr<const TokenStore>& store, Split split,
                          const std::vector<std::int64_t>& budgets) -> std::unique_ptr<SampleSource> {
                        std::unique_ptr<NextTokenSamples> source = make_source(store, split, budgets, options);
@@ -88,8 +88,8 @@ SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDa
 }
 
 Attributes attributes_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
-  Attributes attributes =
-      attributes_of_splits(stores, options.seed, options.sequence_length, options.split_fractions, options.split_by);
+  Attributes attributes = attributes_of_splits(stores, options.later_stages, options.seed, options.sequence_length,
+                                               options.split_fractions, options.split_by);
   attributes.put("data.sampling", options.sampling, sampling_names);
   if (options.fim) attributes.merge(attributes_of(*options.fim));
   return attributes;

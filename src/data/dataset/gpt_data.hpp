@@ -33,8 +33,9 @@ struct GptDataOptions {
   /// Samples that the run needs, last; before it those of the runs that it resumes, oldest first (`extend_budgets`).
   /// Stored with a checkpoint they keep the order of the epochs that were begun; see ShuffledSamples.
   std::vector<SampleBudget> budgets;
-  std::optional<FimOptions> fim = {};  ///< rearranges documents
-  IndexCache* cache = nullptr;         ///< caches the sample order for other ranks and runs; used during construction
+  std::vector<BlendStage> later_stages = {};  ///< weights of a blend that change during training
+  std::optional<FimOptions> fim = {};         ///< rearranges documents
+  IndexCache* cache = nullptr;  ///< caches the sample order for other ranks and runs; used during construction
 };
 
 /// Returns the budgets to use and store: the checkpoint's `earlier` ones, and `now` unless they cover it.

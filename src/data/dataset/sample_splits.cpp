@@ -30,27 +30,31 @@ const char* name_of(SplitBy by) {
   return by == SplitBy::automatic ? "auto" : by == SplitBy::documents ? "documents" : "tokens";
 }
 
-/// Samples of several sources in the order of a blend, with the fields of the first source.
+/// Samples of several sources in the order of a blend, with the fields that all of them have.
 class BlendedSamples final : public SampleSource {
  public:
-  /// `sources[i]` has at least order.counts(order.size())[i] samples. All have one length and the same fields.
-  BlendedSamples(BlendOrder order, std::vector<std::unique_ptr<SampleSource>> sources)
-      : order_(std::move(order)), sources_(std::move(sources)) {}
-  std::int64_t size() const override { return order_.size(); }
-  std::int64_t sequence_length() const override { return sources_.front()->sequence_length(); }
-  SampleFields fields() const override { return sources_.front()->fields(); }
+  /// `sources[i]` has at least order.counts(order.size())[i] samples; null: none. All have one length and the same
+  /// fields.
+  BlendedSamples(std::shared_ptr<const BlendOrder> order, std::vector<std::unique_ptr<SampleSource>> sources)
+      : order_(std::move(order)), sources_(std::move(sources)), any_(sources_[order_->at(0).first].get()) {}
+  std::int64_t size() const override { return order_->size(); }
+  std::int64_t sequence_length() const override { return any_->sequence_length(); }
+  SampleFields fields() const override { return any_->fields(); }
   void read(std::int64_t index, const SampleView& sample) const override {
     TRIREME_CHECK(index >= 0 && index < size(), DataError, "reading sample {} failed: there are {}", index, size());
-    const auto [source, source_index] = order_.at(index);
+    const auto [source, source_index] = order_->at(index);
     sources_[source]->read(source_index, sample);
   }
   void check_unchanged() const override {
-    for (const auto& source : sources_) source->check_unchanged();
+    for (const auto& source : sources_) {
+      if (source) source->check_unchanged();
+    }
   }
 
  private:
-  BlendOrder order_;
+  std::shared_ptr<const BlendOrder> order_;
   std::vector<std::unique_ptr<SampleSource>> sources_;
+  const SampleSource* any_;
 };
 
 }  // namespace
@@ -111,48 +115,97 @@ std::vector<double> normalized_weights(std::span<const double> weights) {
   return normalized;
 }
 
-BlendOrder::BlendOrder(std::vector<double> weights, std::int64_t samples)
-    : weights_(std::move(weights)), size_(samples) {
-  std::vector<std::int64_t> counts(weights_.size());
+std::vector<BlendStage> blend_stages(const std::vector<WeightedStore>& stores, const std::vector<BlendStage>& later) {
+  std::vector<BlendStage> stages(1);
+  for (const WeightedStore& store : stores) stages.front().weights.push_back(store.weight);
+  for (const BlendStage& stage : later) {
+    TRIREME_CHECK(stage.first_sample > stages.back().first_sample, ConfigError,
+                  "<blend>: a stage begins at sample {}, not after sample {}, where the one before it begins",
+                  stage.first_sample, stages.back().first_sample);
+    stages.push_back(stage);
+  }
+  const bool is_blend = stores.size() > 1;
+  for (BlendStage& stage : stages) {
+    std::vector<double> used;
+    std::ranges::copy_if(stage.weights, std::back_inserter(used), [](double weight) { return weight != 0; });
+    TRIREME_CHECK(!used.empty() || !is_blend, ConfigError, "all weights of <data_path> are 0");
+    if (is_blend) used = normalized_weights(used);
+    auto next = used.begin();
+    for (double& weight : stage.weights) weight = !is_blend ? 1 : weight == 0 ? 0 : *next++;
+  }
+  return stages;
+}
+
+BlendOrder::BlendOrder(std::vector<BlendStage> stages, std::int64_t samples)
+    : stages_(std::move(stages)), size_(samples) {
+  std::vector<std::int64_t> counts(stages_.front().weights.size());
   for (std::int64_t k = 0; k < size_; ++k) {
     if (k % block_samples == 0) block_counts_.insert(block_counts_.end(), counts.begin(), counts.end());
-    ++counts[choose(k, counts)];
+    const std::size_t next = stage_counts_.size();
+    if (next < stages_.size() && stages_[next].first_sample == k) stage_counts_.push_back(counts);
+    ++counts[choose(stage_counts_.size() - 1, k, counts)];
   }
   block_counts_.insert(block_counts_.end(), counts.begin(), counts.end());
 }
 
-std::size_t BlendOrder::choose(std::int64_t k, std::span<const std::int64_t> counts) const {
-  const auto wanted = static_cast<double>(std::max<std::int64_t>(k, 1));
-  const auto deficit = [&](std::size_t i) { return weights_[i] * wanted - static_cast<double>(counts[i]); };
+std::size_t BlendOrder::stage_of(std::int64_t k) const {
+  return static_cast<std::size_t>(std::ranges::upper_bound(stages_, k, {}, &BlendStage::first_sample) -
+                                  stages_.begin()) -
+         1;
+}
+
+std::size_t BlendOrder::choose(std::size_t stage, std::int64_t k, std::span<const std::int64_t> counts) const {
+  const auto& [first_sample, weights] = stages_[stage];
+  const std::vector<std::int64_t>& before = stage_counts_[stage];
+  const auto wanted = static_cast<double>(std::max<std::int64_t>(k - first_sample, 1));
   std::size_t best = 0;
-  double max_deficit = deficit(0);
-  for (std::size_t i = 1; i < weights_.size(); ++i) {
-    if (const double value = deficit(i); value > max_deficit) {
+  double max_deficit = -std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] == 0) continue;
+    const double deficit = weights[i] * wanted - static_cast<double>(counts[i] - before[i]);
+    if (deficit > max_deficit) {
       best = i;
-      max_deficit = value;
+      max_deficit = deficit;
     }
   }
   return best;
 }
 
 std::vector<std::int64_t> BlendOrder::counts(std::int64_t k) const {
-  const auto block = block_counts_.begin() + k / block_samples * static_cast<std::int64_t>(weights_.size());
-  std::vector<std::int64_t> counts(block, block + static_cast<std::int64_t>(weights_.size()));
-  for (std::int64_t i = k / block_samples * block_samples; i < k; ++i) ++counts[choose(i, counts)];
+  const auto corpora = static_cast<std::int64_t>(stages_.front().weights.size());
+  const auto block = block_counts_.begin() + k / block_samples * corpora;
+  std::vector<std::int64_t> counts(block, block + corpora);
+  for (std::int64_t i = k / block_samples * block_samples; i < k; ++i) ++counts[choose(stage_of(i), i, counts)];
   return counts;
 }
 
 std::pair<std::size_t, std::int64_t> BlendOrder::at(std::int64_t k) const {
   const std::vector<std::int64_t> before = counts(k);
-  const std::size_t corpus = choose(k, before);
+  const std::size_t corpus = choose(stage_of(k), k, before);
   return {corpus, before[corpus]};
 }
 
-SampleSplits make_splits(const std::vector<WeightedStore>& stores, const std::vector<SampleBudget>& run_budgets,
-                         const MakeSource& make_source) {
-  std::vector<double> weights;
-  for (const WeightedStore& store : stores) weights.push_back(store.weight);
-  if (stores.size() > 1) weights = normalized_weights(weights);
+namespace {
+
+/// Returns the samples that a corpus of a blend provides to a run that reads `budget`.
+std::int64_t budget_of(const BlendOrder& order, std::size_t corpus, std::int64_t budget) {
+  const std::vector<BlendStage>& stages = order.stages();
+  double share = 0;
+  for (std::size_t s = 0; s < stages.size() && stages[s].first_sample < budget; ++s) {
+    const std::int64_t end = s + 1 < stages.size() ? std::min(stages[s + 1].first_sample, budget) : budget;
+    share += static_cast<double>(end - stages[s].first_sample) * stages[s].weights[corpus];
+  }
+  // The surplus is Megatron-LM's. If it is insufficient, with few samples and many corpora, Megatron-LM fails; this
+  // takes what the blend reads.
+  return std::max(static_cast<std::int64_t>(std::ceil(share * 1.005)), order.counts(budget)[corpus]);
+}
+
+}  // namespace
+
+SampleSplits make_splits(const std::vector<WeightedStore>& stores, const std::vector<BlendStage>& later_stages,
+                         const std::vector<SampleBudget>& run_budgets, const MakeSource& make_source) {
+  std::vector<BlendStage> stages = blend_stages(stores, later_stages);
+  SampleSplits splits;
   const auto make = [&](Split split, std::int64_t SampleBudget::*member) -> std::unique_ptr<SampleSource> {
     std::vector<std::int64_t> budgets;
     for (const SampleBudget& budget : run_budgets) {
@@ -164,23 +217,22 @@ SampleSplits make_splits(const std::vector<WeightedStore>& stores, const std::ve
     if (need == 0) return nullptr;
     if (stores.size() == 1) return make_source(stores.front().store, split, budgets);
 
-    BlendOrder order(weights, need);
+    if (split != Split::train) stages.resize(1);
+    const auto order = std::make_shared<const BlendOrder>(stages, need);
+    if (split == Split::train) splits.blend = order;
     std::vector<std::unique_ptr<SampleSource>> sources;
     for (std::size_t i = 0; i < stores.size(); ++i) {
-      std::vector<std::int64_t> child_budgets;
-      for (const std::int64_t budget : budgets) {
-        // The surplus is Megatron-LM's. If it is insufficient, with few samples and many corpora, Megatron-LM fails;
-        // this takes what the blend reads.
-        const auto child_budget =
-            static_cast<std::int64_t>(std::ceil(static_cast<double>(budget) * weights[i] * 1.005));
-        child_budgets.push_back(std::max(child_budget, order.counts(budget)[i]));
-      }
-      sources.push_back(make_source(stores[i].store, split, child_budgets));
+      std::vector<std::int64_t> own;
+      for (const std::int64_t budget : budgets) own.push_back(budget_of(*order, i, budget));
+      const bool is_read = std::ranges::max(own) > 0;
+      sources.push_back(is_read ? make_source(stores[i].store, split, own) : nullptr);
     }
-    return std::make_unique<BlendedSamples>(std::move(order), std::move(sources));
+    return std::make_unique<BlendedSamples>(order, std::move(sources));
   };
-  return {make(Split::train, &SampleBudget::train), make(Split::valid, &SampleBudget::valid),
-          make(Split::test, &SampleBudget::test)};
+  splits.train = make(Split::train, &SampleBudget::train);
+  splits.valid = make(Split::valid, &SampleBudget::valid);
+  splits.test = make(Split::test, &SampleBudget::test);
+  return splits;
 }
 
 void check_has_corpus(const std::vector<WeightedStore>& stores) {
@@ -219,12 +271,18 @@ std::string content_of(const std::vector<WeightedStore>& stores) {
   return corpora;
 }
 
-Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, std::int64_t seed,
-                                std::int64_t sequence_length, const std::array<double, 3>& split_fractions,
-                                SplitBy split_by) {
+Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, const std::vector<BlendStage>& later_stages,
+                                std::int64_t seed, std::int64_t sequence_length,
+                                const std::array<double, 3>& split_fractions, SplitBy split_by) {
   const auto& [train, valid, test] = split_fractions;
   Attributes attributes;
   attributes.put("data.corpora", content_of(stores));
+  std::string later;
+  for (const BlendStage& stage : later_stages) {
+    later += fmt::format("{}from {}:", later.empty() ? "" : ", ", stage.first_sample);
+    for (const double weight : stage.weights) later += fmt::format(" {:.17g}", weight);
+  }
+  if (!later.empty()) attributes.put("data.stages", later);
   attributes.put("data.tokenizer", stores.front().store->info().tokenizer_digest);
   attributes.put("data.seed", seed);
   attributes.put("data.sequence_length", sequence_length);

@@ -61,29 +61,45 @@ std::vector<SampleBudget> budgets_from(const Attributes& attributes);
 /// Returns weights that sum to 1. Throws ConfigError for a weight that is not a positive number.
 std::vector<double> normalized_weights(std::span<const double> weights);
 
-/// Corpus of each sample of a blend, as in Megatron-LM. Sample k comes from the corpus with the greatest w_i · max(k,
-/// 1) - (samples taken from i so far), the first on ties. It is independent of the number of samples.
+/// A corpus and its weight in a blend; ignored for a single corpus.
+struct WeightedStore {
+  std::shared_ptr<const TokenStore> store;
+  double weight = 1;  ///< weight in the first stage; 0: not in it
+};
+
+/// Weights of a blend's corpora from a sample on.
+struct BlendStage {
+  std::int64_t first_sample = 0;
+  std::vector<double> weights;  ///< [corpora]; 0: not in this stage
+};
+
+/// Returns the stages of a blend with normalized weights: that of `stores`, from sample 0 on, and the `later` ones.
+/// Throws ConfigError for invalid weights, and for stages that are not in the order of their first samples.
+std::vector<BlendStage> blend_stages(const std::vector<WeightedStore>& stores, const std::vector<BlendStage>& later);
+
+/// Corpus of each sample of a blend. Sample k of a stage, counted from its first, comes from the corpus with the
+/// greatest w_i · max(k, 1) - (samples taken from i in this stage), the first on ties, as in Megatron-LM, which has
+/// one stage. A corpus continues after its last sample of earlier stages. Independent of the number of samples.
 class BlendOrder {
  public:
-  BlendOrder(std::vector<double> weights, std::int64_t samples);
+  /// `stages` are those of `blend_stages`.
+  BlendOrder(std::vector<BlendStage> stages, std::int64_t samples);
   std::int64_t size() const { return size_; }
+  const std::vector<BlendStage>& stages() const { return stages_; }
   /// Corpus of sample k, and its number among that corpus' samples.
   std::pair<std::size_t, std::int64_t> at(std::int64_t k) const;
   /// Number of samples from each corpus among the first k <= size().
   std::vector<std::int64_t> counts(std::int64_t k) const;
 
  private:
-  std::size_t choose(std::int64_t k, std::span<const std::int64_t> counts) const;
+  /// Number of the stage of sample k.
+  std::size_t stage_of(std::int64_t k) const;
+  std::size_t choose(std::size_t stage, std::int64_t k, std::span<const std::int64_t> counts) const;
 
-  std::vector<double> weights_;
+  std::vector<BlendStage> stages_;
+  std::vector<std::vector<std::int64_t>> stage_counts_;  // [stages, corpora]: before each stage that is reached
   std::int64_t size_;
   std::vector<std::int64_t> block_counts_;  // [blocks, corpora]: before each block of samples
-};
-
-/// A corpus and its weight in a blend; ignored for a single corpus.
-struct WeightedStore {
-  std::shared_ptr<const TokenStore> store;
-  double weight = 1;
 };
 
 /// Samples of a validation set that is evaluated separately.
@@ -95,7 +111,8 @@ struct ValidationSet {
 /// The three splits; null if no budget needs samples.
 struct SampleSplits {
   std::unique_ptr<SampleSource> train, valid, test;
-  std::vector<ValidationSet> valid_sets = {};  ///< besides `valid`
+  std::vector<ValidationSet> valid_sets = {};         ///< besides `valid`
+  std::shared_ptr<const BlendOrder> blend = nullptr;  ///< order of `train`; null for a single corpus
 };
 
 /// Makes the samples of one corpus in `split`, at least as many as the greatest of `budgets`.
@@ -103,9 +120,10 @@ using MakeSource = std::function<std::unique_ptr<SampleSource>(const std::shared
                                                                Split split, const std::vector<std::int64_t>& budgets)>;
 
 /// Makes the splits of one corpus or of a blend of several, in which a corpus provides 0.5 % more samples than its
-/// share. `budgets` are those of SampleBudget's, oldest first. Throws ConfigError for invalid weights.
-SampleSplits make_splits(const std::vector<WeightedStore>& stores, const std::vector<SampleBudget>& budgets,
-                         const MakeSource& make_source);
+/// share. Training has the stages of the blend; validation and test have the weights of the first. `budgets` are those
+/// of SampleBudget's, oldest first. Throws as `blend_stages` does.
+SampleSplits make_splits(const std::vector<WeightedStore>& stores, const std::vector<BlendStage>& later_stages,
+                         const std::vector<SampleBudget>& budgets, const MakeSource& make_source);
 
 /// Checks that there is a corpus. Throws ConfigError.
 void check_has_corpus(const std::vector<WeightedStore>& stores);
@@ -119,8 +137,8 @@ void check_vocabularies(const std::vector<WeightedStore>& stores, std::int64_t v
 std::string content_of(const std::vector<WeightedStore>& stores);
 
 /// Attributes "data.*" that the order of any model's samples depends on.
-Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, std::int64_t seed,
-                                std::int64_t sequence_length, const std::array<double, 3>& split_fractions,
-                                SplitBy split_by);
+Attributes attributes_of_splits(const std::vector<WeightedStore>& stores, const std::vector<BlendStage>& later_stages,
+                                std::int64_t seed, std::int64_t sequence_length,
+                                const std::array<double, 3>& split_fractions, SplitBy split_by);
 
 }  // namespace trireme::data

@@ -160,6 +160,10 @@ TEST_F(Translate, TranslatesOldNames) {
             Words("--recompute-granularity full --recompute-method block"));
   EXPECT_EQ(words("--num-key-value-heads 8"), Words("--group-query-attention --num-query-groups 8"));
   EXPECT_EQ(words("--train-data a b --lr 1"), Words("--data-path a b --lr 1"));
+  const std::string path = ::testing::TempDir() + "data_args.txt";
+  std::ofstream(path) << "0.7 a.h5\n0.3  b.h5\n";
+  EXPECT_EQ(words({"--data_args_path", path, "--lr", "1"}), Words("--data-path 0.7 a.h5 0.3 b.h5 --lr 1"));
+  EXPECT_THAT(translate({"--data-args-path", "nowhere"}, options_).refusal(), HasSubstr("nowhere"));
   EXPECT_EQ(words("--num-microbatches-in-minibatch 8 --intermediate-size 64"),
             Words("--micro-batches 8 --ffn-hidden-size 64"));
   EXPECT_EQ(words("--grad-reduce-in-bf16 --pad-vocab-size-to 128 --calculate-per-token-loss"),

@@ -3,6 +3,7 @@
 
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "tests/app/run_config/read_config.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::app {
 namespace {
@@ -17,9 +18,7 @@ TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
            "--train-data-path 3 a.h5 1 b.h5 --test-data-path t.h5 --valid-set code=c.h5 mix=2 ./x=c.h5 1 dir/d=e.h5 "
            "--valid-data-path v.h5");
   EXPECT_EQ(config.data.fractions(), (std::array<double, 3>{1, 0, 0}));
-  ASSERT_EQ(config.data.corpora().size(), 2u);
-  EXPECT_EQ(config.data.corpora()[0].path, "a.h5");
-  EXPECT_EQ(config.data.corpora()[0].weight, 3);
+  EXPECT_EQ(config.data.stages(), (std::vector<BlendFileStage>{{.corpora = {{"a.h5", 3}, {"b.h5", 1}}}}));
   const std::vector<DataOptions::SplitPaths> others = config.data.other_corpora();
   ASSERT_EQ(others.size(), 4u);
   EXPECT_EQ(others[0].corpora.front().path, "v.h5");
@@ -36,22 +35,60 @@ TEST(RunConfig, TakesCorporaOfEachSplitAndValidationSets) {
   EXPECT_EQ(read(model + "--data-path a.h5 --sampling sequential --valid-set v=v.h5").schedule().eval_iterations, 100);
 
   EXPECT_TRUE(read(model + "--data-path a.h5 --valid-set v=v.h5 --split-valid-sets").data.valid_sets_split);
-  const std::string needs = "--split-valid-sets needs --data-path, and a validation split in --split";
+  const std::string needs = "--split-valid-sets needs --data-path or --blend, and a validation split in --split";
   expect_refused(model + "--train-data-path a.h5 --valid-set v=v.h5 --split-valid-sets", needs);
   expect_refused(model + "--data-path a.h5 --split 9,0,1 --valid-set v=v.h5 --split-valid-sets", needs);
   expect_refused(model + "--data-path a.h5 --split-valid-sets", "--split-valid-sets needs --valid-set");
-  expect_refused(model, "--data-path must be given, or --train-data-path, or --mock-data");
+  expect_refused(model, "--data-path must be given, or --blend, --train-data-path or --mock-data");
   const auto refused = [&](const Words& words, const std::string& message) {
     expect_refused(model + "--train-data-path a.h5" + words, message);
   };
   refused("--data-path a.h5", "--data-path and --train-data-path exclude each other");
-  refused("--split 1", "--split divides the corpora of --data-path");
-  refused("--split-by tokens", "--split-by divides the corpora of --data-path");
+  refused("--split 1", "--split divides the corpora of training");
+  refused("--split-by tokens", "--split-by divides the corpora of training");
   refused("--valid-data-path 0.5 a.h5 b.h5", "--valid-data-path: unexpected 'b.h5' after 'a.h5'");
   refused("--valid-set a.h5", "--valid-set: 'a.h5' is not NAME=FILE");
   refused("--valid-set a=a.h5 a=b.h5", "--valid-set: the name a occurs twice");
   refused("--valid-set a=-1 a.h5", "has weight -1");
   expect_refused(model + "--data-path a.h5 --test-data-path b.h5", "--test-data-path needs --train-data-path");
+}
+
+TEST(RunConfig, TakesABlendFile) {
+  const Words model = "--model gpt2-124m";
+  const DataOptions data = read(model + "--blend b.txt").data;
+  EXPECT_FALSE(data.has_own_splits());
+  EXPECT_EQ(data.fractions(), data::parse_split("969,30,1"));
+  EXPECT_THROW(static_cast<void>(data.stages()), IoError);
+  EXPECT_TRUE(read(model + "--blend b.txt --valid-data-path v.h5").data.has_own_splits());
+  EXPECT_TRUE(read(model + "--blend b.txt --valid-set v=v.h5 --split-valid-sets").data.valid_sets_split);
+  expect_refused(model + "--blend b.txt --data-path a.h5", "--data-path and --blend exclude each other");
+  expect_refused(model + "--blend b.txt --train-data-path a.h5", "--train-data-path and --blend exclude each other");
+  expect_refused(model + "--blend b.txt --mock-data", "--mock-data replaces --data-path, --blend");
+  expect_refused(model + "--blend b.txt --test-data-path v.h5 --split 1", "--split divides the corpora of training");
+}
+
+TEST(BlendFile, HasWeightsOrEpochsAndStages) {
+  using Unit = BlendFileStage::Unit;
+  EXPECT_EQ(parse_blend("\xEF\xBB\xBF# mostly web\r\n 0.7 web.h5\r\n.3\tmy code.h5\n\nfrom step 20K\n2 epochs wiki.h5\n"
+                        "1 epoch a b.h5\nweb.h5\nfrom token 2.5B\n1 x.h5",
+                        "b"),
+            (std::vector<BlendFileStage>{{0, Unit::samples, {{"web.h5", 0.7}, {"my code.h5", 0.3}}},
+                                         {20'000, Unit::steps, {{"wiki.h5", {}, 2}, {"a b.h5"}, {"web.h5"}}},
+                                         {2'500'000'000, Unit::tokens, {{"x.h5", 1}}}}));
+  EXPECT_EQ(parse_blend("from sample 0\na.h5", "b"), (std::vector<BlendFileStage>{{.corpora = {{"a.h5"}}}}));
+}
+
+TEST(BlendFile, NamesTheLineThatIsWrong) {
+  const auto error = [](const char* text) { return test::message_of<DataError>([&] { parse_blend(text, "b"); }); };
+  EXPECT_EQ(error("# none\n"), "--blend b:1: no corpus is named; give a line 'WEIGHT CORPUS' each");
+  EXPECT_THAT(error("1 a\nfrom step 5\nfrom step 6\n1 a\n"), HasSubstr("b:3: no corpus"));
+  EXPECT_THAT(error("0 a"), HasSubstr("b:1: '0' must be a positive number"));
+  EXPECT_THAT(error("-1 epochs a"), HasSubstr("'-1' must be a positive number"));
+  EXPECT_THAT(error("1 a\n1 b\n2 a\n"), HasSubstr("b:3: the corpus a occurs twice in a stage"));
+  EXPECT_THAT(error("1 a\nb\n"), HasSubstr("b:2: a stage has either a weight for each corpus, or none"));
+  EXPECT_THAT(error("1 a\nfrom hour 2\n1 a"), HasSubstr("b:2: 'from hour 2' is not 'from step N'"));
+  EXPECT_THAT(error("1 a\nfrom step x\n1 a"), HasSubstr("b:2: 'x' is not a number"));
+  EXPECT_THAT(error("from step 1\n1 a"), HasSubstr("b:1: the first stage begins at step 0"));
 }
 
 TEST(RunConfig, TakesEachCorpusOfValidationAsASet) {
@@ -160,7 +197,7 @@ TEST(RunConfig, TakesCorporaAloneOrAWeightForEach) {
   const auto corpora = [](std::vector<std::string> paths) {
     DataOptions options;
     options.path = std::move(paths);
-    return options.corpora();
+    return options.stages().front().corpora;
   };
   EXPECT_EQ(corpora({"2", "a.h5", "0.5", "b.h5"})[1].path, "b.h5");
   EXPECT_EQ(corpora({"2", "a.h5", "0.5", "b.h5"})[1].weight, 0.5);

@@ -13,6 +13,7 @@ namespace {
 /// Values for options without a default, and for those whose default means that they are not used.
 const std::map<std::string, std::string> values = {{"adam-beta2", "0.99"},
                                                    {"attention-dropout", "0.1"},
+                                                   {"blend", "b.txt"},
                                                    {"check-weight-hash-across-dp-replicas-interval", "4"},
                                                    {"ckpt-step", "4"},
                                                    {"data-path", "c.h5"},

@@ -50,12 +50,12 @@ TEST(Remedies, OfDataLeadToARun) {
   expect_remedies(
       iterations + shape,
       {{"--mock-data has no tokenizer: give --vocab-size", "--mock-data", "--mock-data --vocab-size 300"},
-       {"--data-path must be given, or --train-data-path, or --mock-data", "", "--train-data-path c.h5"},
+       {"--data-path must be given, or --blend, --train-data-path or --mock-data", "", "--blend b.txt"},
        {"--mock-data replaces --data-path", "--data-path c.h5 --mock-data --vocab-size 300",
         "--mock-data --vocab-size 300"},
        {"--data-path and --train-data-path exclude each other", "--data-path c.h5 --train-data-path d.h5",
         "--data-path c.h5"},
-       {"with --train-data-path leave it out", "--train-data-path c.h5 --split 9,1,0", "--train-data-path c.h5"},
+       {"or --valid-data-path leave it out", "--train-data-path c.h5 --split 9,1,0", "--train-data-path c.h5"},
        {"leave out --split", "--data-path c.h5 --sampling sequential --split 9,1,0",
         "--data-path c.h5 --sampling sequential"}});
 }

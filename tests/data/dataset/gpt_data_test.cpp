@@ -206,6 +206,34 @@ TEST(SampleSplits, AGrowingBudgetKeepsABlendsOrder) {
   EXPECT_EQ(sample(*grown.train, 299).size(), 9u);
 }
 
+TEST(SampleSplits, ChangesWeightsWithoutRepeatingOrLosingSamples) {
+  const std::vector<WeightedStore> stores = {{counting_store({500}), 3}, {counting_store({300}, 10'000), 0}};
+  GptDataOptions options = options_of(8, {{60, 0, 0}});
+  options.later_stages = {{20, {1, 1}}, {40, {0, 1}}};
+  const auto data = make_gpt_data(stores, options);
+  ASSERT_EQ(data.train->size(), 60);
+  const auto first = make_gpt_data({stores[0]}, options_of(8, {{31, 0, 0}}));  // ceil(30 · 1.005)
+  const auto second = make_gpt_data({stores[1]}, options_of(8, {{31, 0, 0}}));
+  std::int64_t counts[2] = {};
+  for (std::int64_t k = 0; k < 60; ++k) {
+    const auto tokens = sample(*data.train, k);
+    const std::size_t corpus = tokens[0] >= 10'000 ? 1 : 0;
+    EXPECT_EQ(tokens, sample(*(corpus == 0 ? first : second).train, counts[corpus]++)) << k;
+    EXPECT_EQ(counts[1], k < 20 ? 0 : k < 40 ? (k - 19) / 2 : k - 29) << k;
+  }
+  EXPECT_EQ(counts[0], 30);
+  EXPECT_EQ(attributes_of(stores, options).get<std::string>("data.stages"), "from 20: 1 1, from 40: 0 1");
+  // Validation has the weights of the first stage, and needs no text of the other corpora.
+  options.budgets = {{60, 5, 0}};
+  options.split_fractions = parse_split("9,1");
+  options.split_by = SplitBy::tokens;
+  EXPECT_EQ(samples(*make_gpt_data({stores[0], {counting_store({20}, 10'000), 0}}, options).valid, 5).size(), 5u);
+  // A longer run keeps the order.
+  options = options_of(8, {{60, 0, 0}, {90, 0, 0}});
+  options.later_stages = {{20, {1, 1}}, {40, {0, 1}}};
+  EXPECT_EQ(samples(*make_gpt_data(stores, options).train, 60), samples(*data.train, 60));
+}
+
 TEST(SampleSplits, BlendsManyCorporaWithFewSamplesEach) {
   std::vector<WeightedStore> stores;
   for (std::int32_t i = 0; i < 300; ++i) stores.push_back({counting_store({20}, 100 * i), 1.0 + i % 7});

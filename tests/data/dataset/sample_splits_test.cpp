@@ -120,7 +120,7 @@ TEST(Split, CutsInsideTheDocumentsOfACorpusOfFew) {
 std::vector<double> normalized(std::vector<double> weights) { return normalized_weights(weights); }
 
 TEST(Blend, NumbersTheSamplesOfEachCorpusWithoutGaps) {
-  const BlendOrder order(normalized({5, 1, 3, 0.5}), 1000);
+  const BlendOrder order({{0, normalized({5, 1, 3, 0.5})}}, 1000);
   std::vector<std::int64_t> counts(4);
   for (std::int64_t k = 0; k < order.size(); ++k) {
     ASSERT_EQ(order.counts(k), counts) << k;
@@ -131,6 +131,33 @@ TEST(Blend, NumbersTheSamplesOfEachCorpusWithoutGaps) {
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_NEAR(static_cast<double>(counts[i]), 1000 * normalized({5, 1, 3, 0.5})[i], 2) << i;
   }
+}
+
+TEST(Blend, EachCorpusContinuesInLaterStages) {
+  const std::vector<WeightedStore> stores = {{nullptr, 3}, {nullptr, 1}, {nullptr, 0}};
+  const std::vector<BlendStage> later = {{301, {0, 2, 2}}, {302, {1, 0, 4}}, {5000, {1, 1, 1}}};
+  const BlendOrder order(blend_stages(stores, later), 1000);
+  std::vector<std::int64_t> counts(3);
+  for (std::int64_t k = 0; k < order.size(); ++k) {
+    ASSERT_EQ(order.counts(k), counts) << k;
+    const auto [corpus, sample] = order.at(k);
+    ASSERT_EQ(sample, counts[corpus]++) << k;
+  }
+  // 301 by 3:1, one of the second stage, 698 by 1:4.
+  EXPECT_THAT(order.counts(301), ElementsAre(226, 75, 0));
+  EXPECT_THAT(order.counts(302), ElementsAre(226, 76, 0));
+  EXPECT_THAT(order.counts(1000), ElementsAre(226 + 140, 76, 558));
+  // A sample depends neither on the run's length nor on stages after it.
+  const BlendOrder shorter(blend_stages(stores, {later[0]}), 302);
+  for (std::int64_t k = 0; k < 302; ++k) ASSERT_EQ(shorter.at(k), order.at(k)) << k;
+}
+
+TEST(Blend, RefusesStagesOutOfOrderOrWithoutWeights) {
+  const std::vector<WeightedStore> stores = {{nullptr, 3}, {nullptr, 1}};
+  EXPECT_THROW(blend_stages(stores, {{0, {1, 1}}}), ConfigError);
+  EXPECT_THROW(blend_stages(stores, {{9, {1, 1}}, {9, {1, 2}}}), ConfigError);
+  EXPECT_THROW(blend_stages(stores, {{9, {0, 0}}}), ConfigError);
+  EXPECT_THROW(blend_stages(stores, {{9, {1, -1}}}), ConfigError);
 }
 
 TEST(Blend, WeightsOfAnyScaleBecomeShares) {

@@ -157,8 +157,8 @@ void add_corpora(const std::string& use, const std::vector<data::WeightedStore>&
 }
 
 void log_corpora(const RunConfig& config, const TrainPlan& plan) {
-  const bool by_tokens = plan.stores.size() > 1 && !config.data.mock && !config.data.corpora().front().weight;
-  if (by_tokens) log::info("corpora without weights: each is weighted by its tokens");
+  if (plan.stores.size() > 1 && plan.weighted_by_tokens)
+    log::info("corpora without weights: each is weighted by its tokens");
   std::vector<std::string> lines;
   add_corpora("", plan.stores, lines);
   for (const OtherCorpora& other : plan.other_stores) {

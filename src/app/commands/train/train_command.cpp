@@ -52,6 +52,7 @@ int train_command(const CommandLine& line) {
   std::optional<TrainingTasks> tasks;
   if (!config.run.tasks.names.empty()) tasks.emplace(job, config.run.tasks, plan, config.batch.sequence_length.value());
   const data::SampleSplits data = make_data(*job.world, plan, config.data.cache_path);
+  log_blend(job, config, plan, data);
   if (config.run.dry_run) {
     log::info("dry run: everything is in order; {} iterations would run",
               config.run.schedule.skip_training ? 0 : std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));

@@ -12,15 +12,57 @@
 namespace trireme::app {
 namespace {
 
+double weight_of(const WeightedPath& corpus, const data::TokenStore& store) {
+  if (corpus.weight) return *corpus.weight;
+  TRIREME_CHECK(store.token_count() > 0, DataError,
+                "{} has no tokens, which are its weight: leave it out, or give each corpus a weight", store.name());
+  return corpus.epochs * static_cast<double>(store.token_count());
+}
+
 /// Opens corpora, on all ranks or none.
 std::vector<data::WeightedStore> open_corpora(const Job& job, const RunConfig& config,
-                                              const std::vector<DataOptions::WeightedPath>& corpora) {
+                                              const std::vector<WeightedPath>& corpora) {
   std::vector<data::WeightedStore> stores;
-  for (const auto& corpus : corpora) {
+  for (const WeightedPath& corpus : corpora) {
     const auto store = open_corpus(*job.world, corpus.path, config.data.check_level, config.seed);
-    stores.push_back({store, corpus.weight.value_or(static_cast<double>(store->token_count()))});
+    stores.push_back({store, weight_of(corpus, *store)});
   }
   return stores;
+}
+
+/// Returns the sample at which a stage of a blend begins.
+std::int64_t first_sample_of(const BlendFileStage& stage, const BatchOptions& batch, int data_ranks) {
+  using Unit = BlendFileStage::Unit;
+  if (stage.unit == Unit::steps) return batch.batches(data_ranks).samples(0, stage.begin);
+  return stage.unit == Unit::samples ? stage.begin : stage.begin / *batch.sequence_length;
+}
+
+/// Opens the training corpora, each once, and returns the weights of the stages after the first.
+std::vector<data::BlendStage> open_training_corpora(const Job& job, const RunConfig& config, TrainPlan& plan) {
+  std::vector<BlendFileStage> stages;
+  collectively(*job.world, [&] { stages = config.data.stages(); });
+  plan.stores = open_corpora(job, config, stages.front().corpora);
+  plan.weighted_by_tokens = !stages.front().corpora.front().weight;
+  std::vector<std::string> paths;
+  for (const WeightedPath& corpus : stages.front().corpora) paths.push_back(corpus.path);
+  std::vector<data::BlendStage> later;
+  for (auto stage = stages.begin() + 1; stage != stages.end(); ++stage) {
+    std::vector<double>& weights = later
+                                       .emplace_back(first_sample_of(*stage, config.batch, job.grid.data_size()),
+                                                     std::vector<double>(paths.size()))
+                                       .weights;
+    for (const WeightedPath& corpus : stage->corpora) {
+      const auto known = static_cast<std::size_t>(std::ranges::find(paths, corpus.path) - paths.begin());
+      if (known == paths.size()) {
+        paths.push_back(corpus.path);
+        plan.stores.push_back({open_corpora(job, config, {corpus}).front().store, 0});
+        weights.push_back(0);
+      }
+      weights[known] = weight_of(corpus, *plan.stores[known].store);
+    }
+  }
+  for (data::BlendStage& stage : later) stage.weights.resize(paths.size());
+  return later;
 }
 
 SampleOptions sample_options(const RunConfig& config, const TrainPlan& plan) {
@@ -93,6 +135,7 @@ data::SampleSplits make_all_samples(const TrainPlan& plan, const SampleOptions& 
     SampleOptions own = samples;
     std::visit(
         [&](auto& options) {
+          options.later_stages.clear();
           if (!plan.split_sets) options.split_fractions = {0, is_test ? 0.0 : 1.0, is_test ? 1.0 : 0.0};
           for (data::SampleBudget& budget : options.budgets) {
             budget = {0, is_test ? 0 : budget.valid, is_test ? budget.test : 0};
@@ -185,11 +228,12 @@ void settle_start(const Attributes& stored, const CheckpointOptions& options, Tr
 TrainPlan make_plan(const Job& job, const RunConfig& config) {
   TrainPlan plan;
   plan.options = config.train_options();
+  std::vector<data::BlendStage> later_stages;
   if (config.data.mock) {
     const std::int64_t vocabulary = config.model.config(*config.batch.sequence_length, 1).vocabulary;
     plan.stores.push_back({mock_corpus(vocabulary, config.seed)});
   } else {
-    plan.stores = open_corpora(job, config, config.data.corpora());
+    later_stages = open_training_corpora(job, config, plan);
   }
   plan.own_splits = config.data.has_own_splits();
   plan.split_sets = config.data.valid_sets_split;
@@ -208,6 +252,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   check_tokenizer(*job.world, config.data.tokenizer, "corpus " + corpus.name(), corpus.info().tokenizer,
                   corpus.info().tokenizer_payload);
   plan.samples = sample_options(config, plan);
+  std::visit([&](auto& options) { options.later_stages = std::move(later_stages); }, plan.samples);
   plan.attributes = run_attributes(plan.model, plan.stores, plan.samples, plan.options, config.precision.dtype);
   plan.attributes.merge(attributes_of(plan.other_stores, plan.split_sets));
   plan.attributes.merge(train::attributes_of(config.precision.fp8));

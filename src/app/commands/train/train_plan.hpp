@@ -24,8 +24,9 @@ struct OtherCorpora {
 struct TrainPlan {
   std::vector<data::WeightedStore> stores;  ///< corpora of training and, by --split, of the other splits
   std::vector<OtherCorpora> other_stores;
-  bool own_splits = false;  ///< validation and test, if any, are in `other_stores`
-  bool split_sets = false;  ///< validation sets are the validation split of their corpora
+  bool weighted_by_tokens = false;  ///< training corpora have epochs instead of weights
+  bool own_splits = false;          ///< validation and test, if any, are in `other_stores`
+  bool split_sets = false;          ///< validation sets are the validation split of their corpora
   model::ModelConfig model;
   SampleOptions samples;
   std::unique_ptr<io::CheckpointStore> store;  ///< folder of --save, or null
@@ -52,6 +53,10 @@ TrainPlan make_plan(const Job& job, const RunConfig& config);
 /// Makes the samples of `plan`. Rank 0 computes their order or reads it from the folder `cache_path`, where the other
 /// ranks then find it. Collective.
 data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path);
+
+/// Logs what the run will read of each corpus of a blend: samples and, of running text, tokens and epochs, in each
+/// stage. Lists all corpora for a dry run and with --log-options, else the first 7.
+void log_blend(const Job& job, const RunConfig& config, const TrainPlan& plan, const data::SampleSplits& data);
 
 /// Logs the configuration of the run in at most 25 lines: the given options, grid, model, corpora, batches, schedule
 /// and memory. With --log-options it lists all options and corpora; a dry run adds the ranks of the grid and the memory

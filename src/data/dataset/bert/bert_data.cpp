@@ -117,7 +117,7 @@ bool has_samples(const std::vector<WeightedStore>& stores, const BertDataOptions
 SampleSplits make_bert_data(const std::vector<WeightedStore>& stores, const BertDataOptions& options) {
   check_options(stores, options);
   return make_splits(
-      stores, options.budgets,
+      stores, options.later_stages, options.budgets,
       [&](const std::shared_ptr<const TokenStore>& store, Split split, const std::vector<std::int64_t>& budgets) {
         const DocumentRange range = documents_of(*store, split, options.split_fractions, options.split_by);
         return std::make_unique<BertSamples>(store, range, options.samples, budgets, options.cache);
@@ -126,8 +126,8 @@ SampleSplits make_bert_data(const std::vector<WeightedStore>& stores, const Bert
 
 Attributes attributes_of(const std::vector<WeightedStore>& stores, const BertDataOptions& options) {
   const BertSampleOptions& samples = options.samples;
-  Attributes attributes =
-      attributes_of_splits(stores, samples.seed, samples.sequence_length, options.split_fractions, options.split_by);
+  Attributes attributes = attributes_of_splits(stores, options.later_stages, samples.seed, samples.sequence_length,
+                                               options.split_fractions, options.split_by);
   attributes.put("data.binary_head", samples.masking.binary_head);
   attributes.put("data.mask_probability", samples.masking.mask_probability);
   attributes.put("data.short_sequence_probability", samples.short_sequence_probability);

@@ -65,9 +65,10 @@ struct BertDataOptions {
   BertSampleOptions samples;                                   ///< its vocabulary is that of the corpora
   std::array<double, 3> split_fractions{0.969, 0.030, 0.001};  ///< see parse_split
   SplitBy split_by = SplitBy::automatic;
-  std::int64_t vocabulary_size = 0;   ///< the model's vocabulary; 0: that of the corpora
-  std::vector<SampleBudget> budgets;  ///< as those of GptDataOptions
-  IndexCache* cache = nullptr;        ///< caches sample maps for other ranks and runs; used during construction
+  std::int64_t vocabulary_size = 0;           ///< the model's vocabulary; 0: that of the corpora
+  std::vector<SampleBudget> budgets;          ///< as those of GptDataOptions
+  std::vector<BlendStage> later_stages = {};  ///< as those of GptDataOptions
+  IndexCache* cache = nullptr;                ///< caches sample maps for other ranks and runs; used during construction
 };
 
 /// Returns whether every corpus has a document in `split` that yields a sample. Throws DataError for a corpus without
