@@ -16,6 +16,18 @@
 namespace trireme::io {
 namespace {
 
+using Learned = std::optional<std::span<const data::LearnedRange>>;
+
+/// Calls `visit` for the learned tokens among [begin, end), which become those from `first` on.
+template <class Visit>
+void for_each_moved(const Learned& learned, std::int64_t begin, std::int64_t end, std::int64_t first,
+                    const Visit& visit) {
+  if (!learned) return;
+  data::for_each_learned(*learned, begin, end, [&](data::LearnedRange range) {
+    visit(data::LearnedRange{range.begin - begin + first, range.end - begin + first});
+  });
+}
+
 class CorpusCopy final : public prepare::CorpusSink {
  public:
   CorpusCopy(const std::string& path, const data::CorpusInfo& info)
@@ -23,8 +35,14 @@ class CorpusCopy final : public prepare::CorpusSink {
         tokenizer_(data::tokenizer_from_payload(info.tokenizer, info.tokenizer_payload)),
         writer_(path, *tokenizer_) {}
 
-  void take_from(const prepare::CorpusSource& store) override { tokens_.emplace(store); }
+  void take_from(const prepare::CorpusSource& store) override {
+    tokens_.emplace(store);
+    if (store.learned_ranges() && !learned_) writer_.begin_learned_ranges();
+    learned_ = store.learned_ranges();
+  }
   void append(std::int64_t begin, std::int64_t end) override {
+    for_each_moved(learned_, begin, end, writer_.token_count(),
+                   [&](data::LearnedRange range) { writer_.learn(range); });
     tokens_->read(begin, end, [&](const auto& tokens) {
       ids_.assign(tokens.begin(), tokens.end());
       writer_.append(ids_);
@@ -43,6 +61,7 @@ class CorpusCopy final : public prepare::CorpusSink {
   std::unique_ptr<data::Tokenizer> tokenizer_;
   CorpusWriter writer_;
   std::optional<VerifiedTokens> tokens_;
+  Learned learned_;  // ranges of the selected corpus
   std::vector<std::int32_t> ids_;
 };
 
@@ -64,7 +83,10 @@ class CorpusView final : public prepare::CorpusSink {
 
   /// If `store` is a view, the new view refers to its sources.
   void take_from(const prepare::CorpusSource& store) override {
-    if (store_ == nullptr) has_sentences_ = !store.sentence_offsets().empty();
+    if (store_ == nullptr) {
+      has_sentences_ = !store.sentence_offsets().empty();
+      has_learned_ranges_ = store.learned_ranges().has_value();
+    }
     store_ = &store;
     info_.max_id = std::max(info_.max_id, store.info().max_id);
     source_numbers_.clear();
@@ -79,6 +101,8 @@ class CorpusView final : public prepare::CorpusSink {
     }
   }
   void append(std::int64_t begin, std::int64_t end) override {
+    for_each_moved(store_->learned_ranges(), begin, end, tokens_,
+                   [&](data::LearnedRange range) { learned_ranges_.push_back(range); });
     while (begin < end) {
       const Stretch stretch = store_->stretch_at(begin);
       const std::int64_t size = std::min(stretch.size, end - begin);
@@ -101,6 +125,7 @@ class CorpusView final : public prepare::CorpusSink {
     const auto add = [&](const auto& values) { table.update(values.data(), values.size() * sizeof(values[0])); };
     add(document_offsets_);
     add(sentence_offsets_);
+    add(learned_ranges_);
     add(runs_);
     for (const Source& source : sources_) add(source.content_digest);
     info_.content_digest = table.hex();
@@ -112,7 +137,11 @@ class CorpusView final : public prepare::CorpusSink {
     write_bytes(file, "/sources", sources, {std::ssize(sources)});
     write("/document_offsets", document_offsets_.data(), {std::ssize(document_offsets_)});
     if (has_sentences_) write("/sentence_offsets", sentence_offsets_.data(), {std::ssize(sentence_offsets_)});
-    write("/runs", reinterpret_cast<const std::int64_t*>(runs_.data()), {std::ssize(runs_), 3});
+    const auto write_ranges = [&](const char* path, const auto& ranges, std::int64_t columns) {
+      write(path, reinterpret_cast<const std::int64_t*>(ranges.data()), {std::ssize(ranges), columns});
+    };
+    if (has_learned_ranges_) write_ranges(learned_ranges_name, learned_ranges_, 2);
+    write_ranges("/runs", runs_, 3);
     write_corpus_header(file, corpus_view_format_name, info_);
     file.close();
     file_.commit();
@@ -132,12 +161,14 @@ class CorpusView final : public prepare::CorpusSink {
   data::CorpusInfo info_;  // with the largest id of all stores
   const prepare::CorpusSource* store_ = nullptr;
   bool has_sentences_ = false;
+  bool has_learned_ranges_ = false;
   std::vector<Source> sources_;
   std::vector<std::int64_t> source_numbers_;  // indices in `sources_` of the selected corpus' sources
   std::vector<CorpusRun> runs_;
   std::int64_t tokens_ = 0;
   std::vector<std::int64_t> document_offsets_{0};
   std::vector<std::int64_t> sentence_offsets_{0};
+  std::vector<data::LearnedRange> learned_ranges_;
 };
 
 }  // namespace

@@ -111,8 +111,13 @@ void CorpusStore::read(Kind kind) {
   const FileExtent token_extent =
       is_view ? extent_of(file, "/runs", DType::int64, 3) : extent_of(file, "/tokens", dtype);
   const FileExtent offset_extent = extent_of_offsets(file, "/document_offsets");
-  const bool has_sentences = std::ranges::binary_search(file.dataset_paths(), "/sentence_offsets");
+  const auto has = [&, paths = file.dataset_paths()](const char* name) {
+    return std::ranges::binary_search(paths, name);
+  };
+  const bool has_sentences = has("/sentence_offsets");
   const FileExtent sentence_extent = has_sentences ? extent_of_offsets(file, "/sentence_offsets") : FileExtent{};
+  std::optional<FileExtent> learned_extent;
+  if (has(learned_ranges_name)) learned_extent = extent_of(file, learned_ranges_name, DType::int64, 2);
   info_.content_digest = root.text_attribute("table_digest");
   if (root.has_attribute("ids_digest")) info_.ids_digest = root.text_attribute("ids_digest");
   file.close();
@@ -126,6 +131,7 @@ void CorpusStore::read(Kind kind) {
   };
   map(offsets_, offset_extent);
   map(sentences_, sentence_extent);
+  if (learned_extent) map(learned_.emplace(), *learned_extent);
   if (is_view) {
     map(runs_, token_extent);
   } else if (dtype == DType::uint32) {
@@ -148,6 +154,7 @@ void CorpusStore::check_tables(bool is_view, const std::vector<SourceName>& sour
   Digest table;
   table.update(offsets_.data(), offsets_.size_bytes());
   table.update(sentences_.data(), sentences_.size_bytes());
+  if (learned_) table.update(learned_->data(), learned_->size_bytes());
   table.update(block_digests_.data(), block_digests_.size());
   table.update(runs_.data(), runs_.size_bytes());
   for (const SourceName& source : sources) table.update(source.content_digest.data(), source.content_digest.size());
@@ -169,6 +176,13 @@ void CorpusStore::check_tables(bool is_view, const std::vector<SourceName>& sour
   TRIREME_CHECK(sentences_.empty() || (sentences_.front() == 0 && std::ranges::is_sorted(sentences_) &&
                                        sentences_.back() == token_count && holds_each(sentences_, offsets_)),
                 DataError, "the sentences of {} do not make up its documents: build it again", path_);
+  std::int64_t learned_end = 0;
+  for (const data::LearnedRange& range : learned_.value_or(std::span<const data::LearnedRange>())) {
+    TRIREME_CHECK(range.begin >= learned_end && range.end > range.begin && range.end <= token_count, DataError,
+                  "the learned tokens of {} go from {} to {} after {}, of {} tokens: build it again", path_,
+                  range.begin, range.end, learned_end, token_count);
+    learned_end = range.end;
+  }
   TRIREME_CHECK(info_.max_id >= -1 && info_.max_id < info_.vocabulary_size && info_.end_of_document >= -1 &&
                     info_.end_of_document < info_.vocabulary_size,
                 DataError, "{} has a largest id of {} and ends documents with {}, in a vocabulary of {} ids", path_,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -23,6 +24,7 @@ inline constexpr const char* corpus_view_format_name = "trireme-corpus-view";
 inline constexpr std::int64_t corpus_format_version = 1;
 inline constexpr std::int64_t corpus_block_tokens = std::int64_t{1} << 20;
 inline constexpr std::size_t digest_digits = 32;
+inline constexpr const char* learned_ranges_name = "/learned_ranges";
 
 constexpr DType token_type(std::int64_t vocabulary_size) {
   return vocabulary_size > 65536 ? DType::uint32 : DType::uint16;
@@ -45,6 +47,7 @@ class CorpusStore final : public prepare::CorpusSource {
   const data::CorpusInfo& info() const override { return info_; }
   std::span<const std::int64_t> document_offsets() const override { return offsets_; }
   std::span<const std::int64_t> sentence_offsets() const override { return sentences_; }
+  std::optional<std::span<const data::LearnedRange>> learned_ranges() const override { return learned_; }
   /// Throws DataError if there are no such tokens: a file overwritten since may hold wrong offsets.
   data::TokenSpan tokens(std::int64_t first, std::int64_t count) const override;
   void check_unchanged() const override;
@@ -99,6 +102,7 @@ class CorpusStore final : public prepare::CorpusSource {
   std::unique_ptr<MappedFile> mapping_;
   std::span<const std::int64_t> offsets_;
   std::span<const std::int64_t> sentences_;
+  std::optional<std::span<const data::LearnedRange>> learned_;
   data::TokenSpan tokens_;
   std::vector<std::unique_ptr<CorpusStore>> sources_;
   std::vector<std::int64_t> first_blocks_;  // first block of each source

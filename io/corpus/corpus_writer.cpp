@@ -12,18 +12,20 @@ namespace {
 
 constexpr std::int64_t offsets_at_once = 1 << 16;
 
-/// Creates dataset `path` of `count` elements that `next` fills in, `chunk` at a time; passes the bytes to `see`.
+/// Creates dataset `path` of this shape, [n] or [n, columns], whose rows `next` fills in, `chunk` at a time; passes the
+/// bytes to `see`.
 template <class See>
-void copy(h5::File& file, const std::string& path, DType dtype, std::int64_t count, std::int64_t chunk,
+void copy(h5::File& file, const std::string& path, DType dtype, Shape shape, std::int64_t chunk,
           const CorpusContents::Next& next, const See& see) {
-  h5::Dataset dataset = file.create_dataset(path, dtype, {count});
+  h5::Dataset dataset = file.create_dataset(path, dtype, shape);
   std::vector<std::byte> bytes;
-  for (std::int64_t begin = 0; begin < count; begin += chunk) {
-    chunk = std::min(chunk, count - begin);
-    bytes.resize(static_cast<std::size_t>(chunk) * size_of(dtype));
+  const std::int64_t count = shape[0];
+  for (std::int64_t begin = 0; begin < count; begin += shape[0]) {
+    shape[0] = std::min(chunk, count - begin);
+    bytes.resize(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
     next(bytes);
     see(bytes);
-    dataset.write_rows(begin, ConstTensorView(bytes.data(), dtype, {chunk}));
+    dataset.write_rows(begin, ConstTensorView(bytes.data(), dtype, shape));
   }
 }
 
@@ -82,17 +84,20 @@ void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer
   write_bytes(file, "/tokenizer_payload", payload, {static_cast<std::int64_t>(payload.size())});
 
   std::string block_digests;
-  copy(file, "/tokens", token_type(tokenizer.vocabulary_size()), contents.tokens, corpus_block_tokens,
+  copy(file, "/tokens", token_type(tokenizer.vocabulary_size()), {contents.tokens}, corpus_block_tokens,
        contents.next_tokens,
        [&](const std::vector<std::byte>& block) { block_digests += digest(block.data(), block.size()); });
   Digest table;
-  const auto copy_offsets = [&](const std::string& name, std::int64_t count, const CorpusContents::Next& next) {
-    copy(file, name, DType::int64, count, offsets_at_once, next,
+  const auto copy_numbers = [&](const std::string& name, const Shape& shape, const CorpusContents::Next& next) {
+    copy(file, name, DType::int64, shape, offsets_at_once, next,
          [&](const std::vector<std::byte>& chunk) { table.update(chunk.data(), chunk.size()); });
   };
-  copy_offsets("/document_offsets", contents.documents + 1, contents.next_document_offsets);
+  copy_numbers("/document_offsets", {contents.documents + 1}, contents.next_document_offsets);
   if (contents.sentences > 0) {
-    copy_offsets("/sentence_offsets", contents.sentences + 1, contents.next_sentence_offsets);
+    copy_numbers("/sentence_offsets", {contents.sentences + 1}, contents.next_sentence_offsets);
+  }
+  if (contents.learned_ranges) {
+    copy_numbers(learned_ranges_name, {*contents.learned_ranges, 2}, contents.next_learned_ranges);
   }
   const auto blocks = static_cast<std::int64_t>(block_digests.size() / digest_digits);
   write_bytes(file, "/block_digests", block_digests, {blocks, static_cast<std::int64_t>(digest_digits)});
@@ -154,6 +159,14 @@ void CorpusWriter::end_document() {
   ++documents_;
 }
 
+void CorpusWriter::begin_learned_ranges() { learned_.emplace(file_.path() + ".learned"); }
+
+void CorpusWriter::learn(data::LearnedRange range) {
+  learned_->push(range.begin);
+  learned_->push(range.end);
+  ++learned_count_;
+}
+
 void CorpusWriter::flush_block() {
   if (block_.empty()) return;
   block_digests_ += digest(block_.data(), block_.size());
@@ -173,6 +186,10 @@ void CorpusWriter::finish() {
   if (sentences_) {
     contents.sentences = sentence_count_;
     contents.next_sentence_offsets = reader_of(sentences_->finish());
+  }
+  if (learned_) {
+    contents.learned_ranges = learned_count_;
+    contents.next_learned_ranges = reader_of(learned_->finish());
   }
   write_corpus_file(file_.path(), tokenizer_, contents);
   file_.commit();

@@ -73,6 +73,10 @@ class CorpusWriter {
   void end_sentence();
   /// Ends the current document, which may be empty.
   void end_document();
+  /// Makes a corpus in which only tokens given to `learn` are learned. Before any document.
+  void begin_learned_ranges();
+  /// Marks tokens of the corpus as learned, after all that were marked before.
+  void learn(data::LearnedRange range);
   /// Writes the file. Nothing may be added later.
   void finish();
 
@@ -92,6 +96,7 @@ class CorpusWriter {
   Spool tokens_;
   SpooledNumbers offsets_;
   std::optional<SpooledNumbers> sentences_;
+  std::optional<SpooledNumbers> learned_;
   std::vector<std::byte> block_;  // tokens not yet spooled, at most corpus_block_tokens
   std::string block_digests_;
   std::int64_t token_count_ = 0;
@@ -99,6 +104,7 @@ class CorpusWriter {
   std::int64_t document_begin_ = 0;
   std::int64_t sentence_begin_ = 0;
   std::int64_t sentence_count_ = 0;
+  std::int64_t learned_count_ = 0;
   std::int64_t max_id_ = -1;
 };
 

@@ -230,6 +230,10 @@ void import_megatron(const std::string& prefix, CorpusWriter& writer, Sequences 
 }
 
 void export_megatron(const CorpusStore& store, const std::string& prefix) {
+  TRIREME_CHECK(!store.learned_ranges(), DataError,
+                "{} holds conversations, of which a part is learned; Megatron-LM's format has no place for that. Give "
+                "the lines of JSON to the other program",
+                store.name());
   const bool narrow = store.info().vocabulary_size < min_vocabulary_of_32_bits;
   const std::int64_t size_of_token = narrow ? 2 : 4;
   const auto documents = store.document_offsets();

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -26,7 +27,8 @@ using prepare::PartSection;
 constexpr std::uint64_t magic = 0x74726150656D6572;  // "remePart"
 const std::map<PartSection, const char*> digest_names = {{PartSection::tokens, "tokens_digest"},
                                                          {PartSection::ends, "ends_digest"},
-                                                         {PartSection::sentence_ends, "sentences_digest"}};
+                                                         {PartSection::sentence_ends, "sentences_digest"},
+                                                         {PartSection::learned_ranges, "learned_digest"}};
 
 std::string damage(const std::string& path) { return path + " is damaged; delete it and build again"; }
 
@@ -50,12 +52,15 @@ void for_each_member(Summary& summary, const Visit& visit) {
   visit("first_end", summary.first_end);
   visit("last_end", summary.last_end);
   visit("sentence_ends", summary.sentence_ends);
+  visit("learned_ranges", summary.learned_ranges);
   visit("greatest_id", summary.max_id);
   visit("begins_inside_document", summary.begins_inside_document);
   visit("text_bytes", summary.counts.text_bytes);
   visit("empty_documents", summary.counts.empty_documents);
   visit("cut_runs", summary.counts.forced_cuts);
   visit("bad_lines", summary.counts.bad_lines);
+  visit("learned_tokens", summary.counts.learned_tokens);
+  visit("learned_stops", summary.counts.learned_stops);
   visit("first_bad_lines", summary.counts.first_bad_lines);
   visit("special_tokens", summary.counts.special_tokens);
 }
@@ -67,7 +72,8 @@ class PartFileWriter final : public prepare::PartWriter {
         file_(path),
         output_(file_.path()),
         ends_(file_.path() + ".ends"),
-        sentence_ends_(file_.path() + ".sentences") {
+        sentence_ends_(file_.path() + ".sentences"),
+        learned_(file_.path() + ".learned") {
     summary_.begins_inside_document = begins_inside_document;
   }
 
@@ -92,6 +98,12 @@ class PartFileWriter final : public prepare::PartWriter {
     sentence_ends_.push(summary_.tokens);
   }
 
+  void learn(data::LearnedRange range) override {
+    ++summary_.learned_ranges;
+    learned_.push(range.begin);
+    learned_.push(range.end);
+  }
+
   const prepare::PartSummary& summary() const override { return summary_; }
 
   void finish(const prepare::CorpusTextCounts& counts) override {
@@ -99,6 +111,7 @@ class PartFileWriter final : public prepare::PartWriter {
     json summary{{"token_bytes", size_of(token_type(vocabulary_size_))}, {"tokens_digest", tokens_digest_.hex()}};
     summary["ends_digest"] = copy_numbers(ends_, output_);
     summary["sentences_digest"] = copy_numbers(sentence_ends_, output_);
+    summary["learned_digest"] = copy_numbers(learned_, output_);
     for_each_member(summary_, [&](const char* name, const auto& value) { summary[name] = value; });
     const std::string text = json_dump(summary);  // quotes faulty text, which need not be UTF-8
     output_.write_bytes(std::as_bytes(std::span(text)));
@@ -114,6 +127,7 @@ class PartFileWriter final : public prepare::PartWriter {
   FileOutput output_;
   SpooledNumbers ends_;
   SpooledNumbers sentence_ends_;
+  SpooledNumbers learned_;
   std::vector<std::byte> packed_;
   Digest tokens_digest_;
   std::int64_t last_sentence_end_ = 0;
@@ -150,15 +164,19 @@ class PartFileReader final : public prepare::PartReader {
       throw DataError("{}", damaged);
     }
     constexpr std::int64_t end_bytes = sizeof(std::int64_t);
-    const std::int64_t tokens_bytes = summary_.tokens * token_bytes;
-    sentences_begin_ = tokens_bytes + summary_.ends * end_bytes;
-    TRIREME_CHECK(payload_bytes == sentences_begin_ + summary_.sentence_ends * end_bytes, DataError, "{}", damaged);
-    position_ = section == PartSection::tokens ? 0 : section == PartSection::ends ? tokens_bytes : sentences_begin_;
-    end_ = section == PartSection::tokens ? tokens_bytes
-           : section == PartSection::ends ? sentences_begin_
-                                          : payload_bytes;
-    std::vector<std::byte> skipped(
-        static_cast<std::size_t>(first * (section == PartSection::tokens ? token_bytes : end_bytes)));
+    // Sections in the order of PartSection: elements and bytes of each.
+    const std::array<std::array<std::int64_t, 2>, 4> sizes = {{{summary_.tokens, token_bytes},
+                                                               {summary_.ends, end_bytes},
+                                                               {summary_.sentence_ends, end_bytes},
+                                                               {summary_.learned_ranges, 2 * end_bytes}}};
+    std::array<std::int64_t, 5> begins{};
+    for (std::size_t i = 0; i < sizes.size(); ++i) begins[i + 1] = begins[i] + sizes[i][0] * sizes[i][1];
+    TRIREME_CHECK(payload_bytes == begins.back(), DataError, "{}", damaged);
+    sentences_begin_ = begins[static_cast<std::size_t>(PartSection::sentence_ends)];
+    const auto number = static_cast<std::size_t>(section);
+    position_ = begins[number];
+    end_ = begins[number + 1];
+    std::vector<std::byte> skipped(static_cast<std::size_t>(first * sizes[number][1]));
     PartFileReader::read(skipped);
   }
 

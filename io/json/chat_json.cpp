@@ -81,6 +81,26 @@ class ValueBuilder : public nlohmann::json_sax<json> {
   Value result_;
 };
 
+/// Returns messages in the form of ShareGPT, {"from": "human", "value": "..."}, with roles. Other senders keep their
+/// names.
+Value messages_of_conversations(const Value& conversations) {
+  const auto* list = conversations.if_sequence();
+  TRIREME_CHECK(list != nullptr, DataError, "\"conversations\" is no list");
+  Values messages;
+  for (const Value& turn : list->values) {
+    const auto* members = turn.if_mapping();
+    const Value* from = members ? members->find(Value::text("from")) : nullptr;
+    const Value* value = members ? members->find(Value::text("value")) : nullptr;
+    TRIREME_CHECK(from && from->if_text() && value, DataError,
+                  "turn {} of \"conversations\" is no object with \"from\" and \"value\"",
+                  &turn - list->values.data() + 1);
+    const std::string& sender = *from->if_text();
+    const char* const role = sender == "human" ? "user" : sender == "gpt" ? "assistant" : sender.c_str();
+    messages.push_back(Value::mapping({{Value::text("role"), Value::text(role)}, {Value::text("content"), *value}}));
+  }
+  return Value::list(std::move(messages));
+}
+
 void check_messages(const Value& messages) {
   const auto* list = messages.if_sequence();
   TRIREME_CHECK(list != nullptr && !list->values.empty(), DataError,
@@ -113,7 +133,10 @@ Chat parse_chat(std::string_view text, const std::string& where) {
   try {
     const auto* object = chat.if_mapping();
     const auto find = [&](const char* name) { return object ? object->find(Value::text(name)) : nullptr; };
-    const Value messages = object == nullptr ? chat : find("messages") ? *find("messages") : Value();
+    const Value messages = object == nullptr       ? chat
+                           : find("messages")      ? *find("messages")
+                           : find("conversations") ? messages_of_conversations(*find("conversations"))
+                                                   : Value();
     check_messages(messages);
     result = chat_of(messages.if_sequence()->values);
     for (const char* name : {"tools", "documents"}) {

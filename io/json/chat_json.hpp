@@ -10,7 +10,7 @@
 
 namespace trireme::io {
 
-/// A conversation to continue.
+/// A conversation to continue or to learn.
 struct Chat {
   std::string id;  ///< the "id" as JSON; empty if none
   std::optional<std::int64_t> max_new_tokens;
@@ -25,7 +25,8 @@ Chat chat_of(data::jinja::Values messages);
 /// that is too large or too deep.
 data::jinja::Value parse_value(std::string_view text, const std::string& where);
 
-/// Parses a conversation: a list of messages, objects with a "role", or an object with "messages". Optional are
+/// Parses a conversation: a list of messages, objects with a "role", or an object with "messages", or in the form of
+/// ShareGPT with "conversations", objects with "from" and "value". Optional are
 /// "tools" and "documents", lists, "chat_template_kwargs", an object, "id" and "max_new_tokens", as in a line of
 /// prompts. Other members are ignored. Throws DataError that begins with `where`.
 Chat parse_chat(std::string_view text, const std::string& where);

@@ -20,7 +20,9 @@ PerplexityResult measure_perplexity(train::ParallelModel& model, const data::Tok
                                     const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const data::SequentialSamples windows = perplexity_windows(model, store);
   PerplexityResult result;
-  result.tokens = store.token_count() - 1;
+  const std::int64_t all_tokens = store.token_count() - 1;
+  result.tokens = data::learned_tokens(store, 1, store.token_count());
+  TRIREME_CHECK(result.tokens > 0, DataError, "{}: no token after the first is learned", store.name());
   const train::ExecutionConfig& execution = model.execution();
   // One micro-batch for each stage keeps the pipeline busy.
   const std::int64_t micro_batches = model.grid().pipeline_size();
@@ -35,7 +37,7 @@ PerplexityResult measure_perplexity(train::ParallelModel& model, const data::Tok
       if (sample.index >= windows.size()) sample.index = -1;
     }
     model.run(loader.load(windows, samples, {.length_multiple = model.length_multiple()}), {});
-    progress(std::min((first + batch_size) * execution.sequence_length, result.tokens), result.tokens);
+    progress(std::min((first + batch_size) * execution.sequence_length, all_tokens), all_tokens);
   }
   result.loss = model.take_global_loss_sums().tokens / static_cast<double>(result.tokens);
   result.perplexity = std::exp(result.loss);

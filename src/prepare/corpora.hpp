@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct CorpusTextCounts {
   std::int64_t empty_documents = 0;
   std::int64_t forced_cuts = 0;  ///< see `CutPoint`
   std::int64_t bad_lines = 0;
+  std::int64_t learned_tokens = 0;                ///< tokens of conversations that are learned
+  std::int64_t learned_stops = 0;                 ///< learned ranges with a token that ends generation
   std::vector<std::string> first_bad_lines = {};  ///< faults of the first few
   data::SpellingCounts special_tokens = {};       ///< names of special tokens occurring as ordinary text
 
@@ -34,6 +37,7 @@ struct PartSummary {
   std::int64_t first_end = 0;  ///< tokens up to the end of the first of them
   std::int64_t last_end = 0;   ///< and of the last
   std::int64_t sentence_ends = 0;
+  std::int64_t learned_ranges = 0;
   std::int64_t max_id = -1;
   bool begins_inside_document = false;
   CorpusTextCounts counts;
@@ -41,10 +45,11 @@ struct PartSummary {
 
 /// Array of a part.
 enum class PartSection {
-  tokens,        ///< in the type of the vocabulary, as in a corpus
-  ends,          ///< ends of documents: int64, counted from the beginning of the part
-  sentence_ends  ///< likewise; a first value of 0 ends the previous part's sentence, if this part begins with a new one
-                 ///< inside a document
+  tokens,         ///< in the type of the vocabulary, as in a corpus
+  ends,           ///< ends of documents: int64, counted from the beginning of the part
+  sentence_ends,  ///< likewise; a first value of 0 ends the previous part's sentence, if this part begins with a new
+                  ///< one inside a document
+  learned_ranges  ///< `data::LearnedRange`, likewise
 };
 
 /// Writes a part. The file is renamed into place once complete and on disk.
@@ -56,6 +61,8 @@ class PartWriter {
   /// Ends the current sentence; an empty one is ignored, unless it ends the sentence of an earlier part.
   virtual void end_sentence() = 0;
   virtual void end_document() = 0;
+  /// Marks tokens of the part as learned, after all that were marked before.
+  virtual void learn(data::LearnedRange range) = 0;
   /// Content so far.
   virtual const PartSummary& summary() const = 0;
   virtual void finish(const CorpusTextCounts& counts) = 0;
@@ -111,7 +118,7 @@ class CorpusSink {
   virtual ~CorpusSink() = default;
   /// Selects the corpus that `append` takes tokens from. It must outlive the last such call.
   virtual void take_from(const CorpusSource& source) = 0;
-  /// Adds tokens [begin, end) of the selected corpus.
+  /// Adds tokens [begin, end) of the selected corpus; those that are learned there are learned here.
   virtual void append(std::int64_t begin, std::int64_t end) = 0;
   virtual void end_sentence() = 0;
   virtual void end_document() = 0;
@@ -130,7 +137,9 @@ struct CorpusContents {
   std::int64_t documents = 0;
   Next next_document_offsets;  ///< documents + 1 int64
   std::int64_t sentences = 0;
-  Next next_sentence_offsets = nullptr;  ///< sentences + 1 int64; never called without sentences
+  Next next_sentence_offsets = nullptr;             ///< sentences + 1 int64; never called without sentences
+  std::optional<std::int64_t> learned_ranges = {};  ///< without a value all tokens are learned
+  Next next_learned_ranges = nullptr;               ///< as many `data::LearnedRange`
 };
 
 /// Corpora in files, and their parts in progress.

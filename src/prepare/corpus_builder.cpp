@@ -106,6 +106,7 @@ class Joiner {
       contents_.sentences += joined.part.sentence_ends - joined.first_sentence_end;
       contents_.tokens += joined.part.tokens - joined.first_token;
       contents_.documents += joined.part.ends - joined.first_end;
+      if (options.chat) contents_.learned_ranges = contents_.learned_ranges.value_or(0) + joined.part.learned_ranges;
       contents_.max_id = std::max(contents_.max_id, joined.part.max_id);
       carried = joined.part.tokens - joined.part.last_end + (joined.part.ends == 0 ? carried : 0);
       parts_.push_back(joined);
@@ -121,18 +122,19 @@ class Joiner {
     contents_.next_tokens = section(PartSection::tokens, &JoinedPart::first_token);
     contents_.next_document_offsets = offsets(section(PartSection::ends, &JoinedPart::first_end));
     contents_.next_sentence_offsets = offsets(section(PartSection::sentence_ends, &JoinedPart::first_sentence_end));
+    contents_.next_learned_ranges = section(PartSection::learned_ranges, nullptr);
     corpora_.write(path, tokenizer, contents_);
   }
 
  private:
-  /// Returns the concatenated sections of the parts, each from its element `first` on; ends count from the beginning of
-  /// the corpus.
+  /// Returns the concatenated sections of the parts, each from its element `first` on, or all; ends count from the
+  /// beginning of the corpus.
   CorpusContents::Next section(PartSection section, std::int64_t JoinedPart::*first) const {
     return [this, section, first, index = std::size_t{0},
             part = std::shared_ptr<PartReader>()](std::span<std::byte> out) mutable {
       while (!out.empty()) {
         const JoinedPart& joined = parts_[index];
-        if (!part) part = corpora_.open_part(paths_[index], section, joined.*first);
+        if (!part) part = corpora_.open_part(paths_[index], section, first == nullptr ? 0 : joined.*first);
         const std::size_t got = part->read(out);
         if (section != PartSection::tokens) add(out.first(got), joined.begin - joined.first_token);
         out = out.subspan(got);
@@ -227,9 +229,10 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
       for (const std::string& input : options.inputs) files.inputs->check_different(input, options.output);
     }
     std::string purpose =
-        fmt::format("trireme corpus part 2\ntokenizer {}\nappend {}\nskip {}\nsentences {}", tokenizer.digest(),
+        fmt::format("trireme corpus part 3\ntokenizer {}\nappend {}\nskip {}\nsentences {}", tokenizer.digest(),
                     options.text.append_end_of_document, options.text.skip_bad_lines, options.text.split_sentences);
     if (options.text.beginning) purpose += fmt::format("\nbeginning {}", *options.text.beginning);
+    if (options.text.chat) purpose += "\nchat " + options.text.chat->digest;
     if (options.text.special_names != SpecialNames::text) {
       purpose += fmt::format("\nspecial names {}", static_cast<int>(options.text.special_names));
     }

@@ -70,6 +70,11 @@ CorpusSize merge_corpora(const Files& files, const std::vector<std::string>& inp
     TRIREME_CHECK(stores.back()->sentence_offsets().empty() == stores.front()->sentence_offsets().empty(), DataError,
                   "of {} and {} one was built with sentences, the other without: build both alike", inputs.front(),
                   input);
+    TRIREME_CHECK(stores.back()->learned_ranges().has_value() == stores.front()->learned_ranges().has_value(),
+                  DataError,
+                  "of {} and {} one holds conversations, of which a part is learned, the other text: keep them apart, "
+                  "and give both to <data_path>",
+                  inputs.front(), input);
   }
   const auto sink = files.corpora->create(kind, output, stores.front()->info());
   for (const auto& store : stores) copy_documents(*store, all_of(*store), always, *sink);

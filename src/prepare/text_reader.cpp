@@ -271,7 +271,7 @@ void TextReader::next_text(TextPiece& piece) {
   piece.ends_document = at_end_ && pending().empty() && ends_file_[range_number_ - 1];
 }
 
-std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options) {
+std::string bytes_of(TextPiece& piece, const TextReaderOptions& options) {
   std::string bytes = std::move(piece.bytes);
   const auto line = [&] { return piece.position + (piece.lines_before ? piece.lines_before->count() : 0); };
   if (options.check_utf8) {
@@ -285,13 +285,14 @@ std::string text_of(const Files& files, TextPiece& piece, const TextReaderOption
                       static_cast<unsigned char>(rest[0]), utf8_fault(rest), keep_remedy(options));
     }
   }
+  return bytes;
+}
+
+std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options) {
+  std::string bytes = bytes_of(piece, options);
   if (!piece.is_json) return bytes;
-  try {
-    return files.json->text(bytes, options.json_key, piece.path, piece.position);
-  } catch (const DataError&) {
-    if (!piece.lines_before) throw;
-    return files.json->text(bytes, options.json_key, piece.path, line());  // throws again, with the file's line
-  }
+  return read_line(piece,
+                   [&](std::int64_t line) { return files.json->text(bytes, options.json_key, piece.path, line); });
 }
 
 }  // namespace trireme::prepare

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/error.hpp"
 #include "src/data/text/words.hpp"
 #include "src/prepare/files.hpp"
 
@@ -147,8 +148,24 @@ std::vector<TextPiece> read_batch(Reader& reader, std::int64_t batch_bytes) {
   return batch;
 }
 
-/// Returns the text in a piece, whose bytes it takes. Throws DataError with the position in the file where it is not
-/// UTF-8, unless `check_utf8` is off. Throws likewise if a line is not a JSON object with a string under the key.
+/// Returns the bytes of a piece, which it takes. Throws DataError with the position in the file where they are not
+/// UTF-8, unless `check_utf8` is off.
+std::string bytes_of(TextPiece& piece, const TextReaderOptions& options);
+
+/// Calls `read(line)` with the number of the line of JSON in `piece`. The lines before its range are counted only if
+/// that throws DataError, to throw again with the file's number.
+template <class Read>
+auto read_line(const TextPiece& piece, const Read& read) {
+  try {
+    return read(piece.position);
+  } catch (const DataError&) {
+    if (!piece.lines_before) throw;
+    return read(piece.position + piece.lines_before->count());
+  }
+}
+
+/// Returns the text in a piece, whose bytes it takes. Throws DataError as `bytes_of`, and likewise if a line is not a
+/// JSON object with a string under the key.
 std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options);
 
 }  // namespace trireme::prepare

@@ -46,12 +46,13 @@ constexpr std::size_t max_first_bad_lines = 5;
 
 /// Tokens of a piece of text.
 struct EncodedPiece {
-  std::vector<std::int32_t> ids;
-  std::vector<std::size_t> sentence_ends;  // among the ids
+  std::vector<std::int32_t> ids = {};
+  std::vector<std::size_t> sentence_ends = {};   // among the ids
+  std::vector<data::LearnedRange> learned = {};  // likewise
   std::int64_t text_bytes = 0;
   std::int64_t forced_cuts = 0;
-  data::SpellingCounts special_tokens;
-  std::optional<DataError> error;
+  data::SpellingCounts special_tokens = {};
+  std::optional<DataError> error = {};
 };
 
 /// Encodes pieces of text.
@@ -63,6 +64,10 @@ class PieceEncoder {
   EncodedPiece encode(TextPiece& piece) const {
     EncodedPiece work;
     try {
+      if (options_.chat) {
+        encode_chat(piece, work);
+        return work;
+      }
       const std::string text = text_of(files_, piece, options_.reader);
       work.text_bytes = static_cast<std::int64_t>(text.size());
       finder_.count(text, work.special_tokens);
@@ -102,6 +107,28 @@ class PieceEncoder {
     } else {
       tokenizer_.encode_continuation(text, ids);
     }
+  }
+
+  /// Encodes the text of a conversation, in which names of special tokens are these tokens.
+  void encode_chat(TextPiece& piece, EncodedPiece& work) const {
+    const std::string bytes = bytes_of(piece, options_.reader);
+    read_line(piece, [&](std::int64_t line) {
+      const std::string where = fmt::format("{}:{}", piece.path, line);
+      const data::jinja::Rendering chat = options_.chat->render(bytes, where);
+      std::vector<std::size_t> places;
+      for (const auto& [begin, end] : chat.generated) places.insert(places.end(), {begin, end});
+      work = {.text_bytes = std::ssize(chat.text)};
+      try {
+        const std::vector<std::size_t> counts = parser_.encode(chat.text, places, work.ids);
+        for (std::size_t i = 0; i < counts.size(); i += 2) {
+          const auto begin = static_cast<std::int64_t>(counts[i]), end = static_cast<std::int64_t>(counts[i + 1]);
+          if (begin < end) work.learned.push_back({begin, end});
+        }
+        TRIREME_CHECK(!work.learned.empty(), DataError, "no token begins within the words of the assistant");
+      } catch (const DataError& error) {
+        throw DataError("{}: {}", where, error.what());
+      }
+    });
   }
 
   void encode_sentences(std::string_view text, bool begins_document, EncodedPiece& work) const {
@@ -174,6 +201,8 @@ CorpusTextCounts& CorpusTextCounts::operator+=(const CorpusTextCounts& other) {
   empty_documents += other.empty_documents;
   forced_cuts += other.forced_cuts;
   bad_lines += other.bad_lines;
+  learned_tokens += other.learned_tokens;
+  learned_stops += other.learned_stops;
   for (const std::string& line : other.first_bad_lines) {
     if (first_bad_lines.size() < max_first_bad_lines) first_bad_lines.push_back(line);
   }
@@ -188,6 +217,7 @@ void tokenize_range(const Files& files, const InputRange& range, const CorpusTex
   const auto writer = files.corpora->create_part(path, tokenizer.vocabulary_size(), range.begins_inside_document);
   CorpusTextCounts counts{.forced_cuts = range.forced_cuts};
   const std::int32_t end_of_document = tokenizer.end_of_document();
+  const std::vector<std::int32_t> stops = tokenizer.stops();
   const PieceEncoder encoder(files, options, tokenizer);
   // Enough to keep all threads busy: pieces of text are a MiB, lines of JSON may be short.
   const auto batch_bytes = options.reader.piece_bytes * 2 * pool.threads();
@@ -219,6 +249,16 @@ void tokenize_range(const Files& files, const InputRange& range, const CorpusTex
       for (std::size_t i = 0, begin = 0; i < work.sentence_ends.size(); begin = work.sentence_ends[i++]) {
         writer->end_sentence();
         append(ids.subspan(begin, work.sentence_ends[i] - begin));
+      }
+      for (const data::LearnedRange& range : work.learned) {
+        const std::int64_t before = writer->summary().tokens;
+        writer->learn({before + range.begin, before + range.end});
+        counts.learned_tokens += range.end - range.begin;
+        const auto learned =
+            ids.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.end - range.begin));
+        const bool stops_there = std::ranges::any_of(
+            stops, [&](std::int32_t stop) { return std::ranges::find(learned, stop) != learned.end(); });
+        counts.learned_stops += stops_there ? 1 : 0;
       }
       if (!options.split_sentences) append(ids);
       counts += {.text_bytes = work.text_bytes, .forced_cuts = work.forced_cuts, .special_tokens = work.special_tokens};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/thread_pool.hpp"
+#include "src/data/template/template.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/prepare/text_reader.hpp"
 
@@ -31,9 +32,17 @@ std::vector<InputRange> cut_input(const Files& files, const std::vector<std::str
 /// Treatment of names of special tokens in texts: ordinary text, these tokens, or an error.
 enum class SpecialNames { text, parse, refuse };
 
+/// Conversion of conversations, lines of JSON, to text.
+struct ChatForm {
+  /// Returns the text of a line and the parts of it that are learned. Throws DataError that begins with `where`.
+  std::function<data::jinja::Rendering(std::string_view line, const std::string& where)> render;
+  std::string digest;  ///< digest of everything that the text depends on besides the line
+};
+
 /// Options of tokenization.
 struct CorpusTextOptions {
   TextReaderOptions reader;
+  std::optional<ChatForm> chat = {};    ///< documents are conversations; excludes the members up to `special_names`
   bool split_sentences = false;         ///< also keep sentences; `reader.can_cut` must then be `data::is_sentence_end`
   bool append_end_of_document = false;  ///< after every non-empty document
   std::optional<std::int32_t> beginning = {};       ///< id before every non-empty document

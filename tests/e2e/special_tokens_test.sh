@@ -93,7 +93,7 @@ refused 3 "the template refuses the conversation: one message only" 1 "${chat[@]
 refused 3 "chat.json" 1 "${chat[@]}" --chat chat.json --chat-template own.jinja
 echo '{% include "x" %}' >other.jinja
 refused 3 "other.jinja, line 1: the tag 'include' is not supported" 1 "${chat[@]}" --chat chat.json --chat-template other.jinja
-refused 2 "neither a file nor a template of the model" 1 "${chat[@]}" --chat chat.json --chat-template none
+refused 2 "neither a file nor a template of the tokenizer" 1 "${chat[@]}" --chat chat.json --chat-template none
 refused 2 "give a file of one by --chat-template" 1 generate --load bytes_run --chat chat.json
 
 # All chat templates of a folder come back.

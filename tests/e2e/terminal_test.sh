@@ -113,4 +113,4 @@ rm -f shown
 check "a first message is answered, and again in another conversation" [ "$(tr -d '\r' <shown | grep -cxF -- "$first")" -eq 2 ]
 check "a second one with its history" [ "$(tr -d '\r' <shown | grep -cxF -- "$second")" -eq 1 ]
 check "the conversation ends" grep -q 'code 0' shown
-refused 2 "the model has no chat template: give a file of one by --chat-template" 1 generate --load saved --chat --interactive
+refused 2 "the tokenizer has no chat template: give a file of one by --chat-template" 1 generate --load saved --chat --interactive

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -46,10 +47,13 @@ class MemoryTokenStore final : public TokenStore {
   MemoryTokenStore(std::int64_t vocabulary_size, const std::vector<std::vector<std::int32_t>>& documents)
       : MemoryTokenStore(info_of(vocabulary_size), documents) {}
 
+  void set_learned_ranges(std::vector<LearnedRange> ranges) { learned_ranges_ = std::move(ranges); }
+
   const std::string& name() const override { return name_; }
   const CorpusInfo& info() const override { return info_; }
   std::span<const std::int64_t> document_offsets() const override { return offsets_; }
   std::span<const std::int64_t> sentence_offsets() const override { return sentence_offsets_; }
+  std::optional<std::span<const LearnedRange>> learned_ranges() const override { return learned_ranges_; }
   TokenSpan tokens(std::int64_t first, std::int64_t count) const override {
     return std::visit([&](const auto& all) -> TokenSpan { return tokens_in(std::span(all), first, count); }, tokens_);
   }
@@ -65,6 +69,7 @@ class MemoryTokenStore final : public TokenStore {
   CorpusInfo info_;
   std::vector<std::int64_t> offsets_{0};
   std::vector<std::int64_t> sentence_offsets_;
+  std::optional<std::vector<LearnedRange>> learned_ranges_;
   std::variant<std::vector<std::uint16_t>, std::vector<std::uint32_t>> tokens_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "io/corpus/corpus_store.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
+#include "src/base/check.hpp"
 #include "src/base/error.hpp"
 #include "src/base/philox.hpp"
 #include "src/comm/self_communicator.hpp"
@@ -96,6 +97,38 @@ TEST_F(CorpusBuilder, EndsDocumentsOnRequestAndOmitsEmptyOnes) {
   EXPECT_EQ(build().tokens, 7);
   EXPECT_THAT(ids(), ElementsAre('a', 'b', 256, 'c', 256, 'd', 256));
   EXPECT_NO_THROW(io::CorpusStore(options_.output).verify());
+}
+
+TEST_F(CorpusBuilder, MarksWhatIsLearnedOfConversationsInAllParts) {
+  std::string lines;
+  for (int i = 0; i < 40; ++i) lines += "ask" + std::string(static_cast<std::size_t>(i % 5), '!') + ">answer\n";
+  file("a.jsonl", lines + "bad\n");
+  // The text after ">" is learned.
+  options_.text.chat = {.render =
+                            [](std::string_view line, const std::string& where) {
+                              const std::size_t at = line.find('>');
+                              TRIREME_CHECK(at != line.npos, DataError, "{}: no answer", where);
+                              return data::jinja::Rendering{std::string(line), {{at + 1, line.size()}}};
+                            },
+                        .digest = "1"};
+  options_.part_bytes = 100;
+  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("a.jsonl:41: no answer")));
+  options_.text.skip_bad_lines = true;
+  const CorpusBuildReport report = build();
+  EXPECT_EQ(report.documents, 40);
+  EXPECT_EQ(report.counts.bad_lines, 1);
+  EXPECT_EQ(report.counts.learned_tokens, 240);
+  EXPECT_EQ(report.counts.learned_stops, 0);
+  const io::CorpusStore store(options_.output);
+  EXPECT_NO_THROW(store.verify());
+  ASSERT_EQ(store.learned_ranges()->size(), 40);
+  for (std::size_t i = 0; i < 40; ++i) {
+    const std::int64_t end = store.document_offsets()[i + 1];
+    EXPECT_EQ((*store.learned_ranges())[i], (data::LearnedRange{end - 6, end}));
+  }
+  options_.text.chat->digest = "2";  // another template makes other parts
+  options_.text.skip_bad_lines = false;
+  EXPECT_THROW(build(), DataError);
 }
 
 // Property: the tokens do not depend on cuts, threads or batches.

@@ -97,6 +97,51 @@ TEST_F(CorpusFiles, SplitInsideSentences) {
       ThrowsMessage<DataError>(HasSubstr("built with sentences")));
 }
 
+TEST_F(CorpusFiles, CopiesAndViewsKeepLearnedRanges) {
+  const std::string a = directory_ / "a.h5", no = corpus("no.h5", {{1, 2}}, *narrow_);
+  {
+    io::CorpusWriter writer(a, *narrow_);
+    writer.begin_learned_ranges();
+    for (const std::int32_t size : {6, 4, 3}) {  // documents, of the first the third and the sixth token are learned
+      if (size == 6) writer.learn({2, 3});
+      if (size == 6) writer.learn({5, 6});
+      if (size == 4) writer.learn({7, 10});
+      writer.append(std::vector<std::int32_t>(static_cast<std::size_t>(size), size));
+      writer.end_document();
+    }
+    writer.finish();
+  }
+  const auto ranges = [&](const std::string& name) {
+    const io::CorpusStore store(directory_ / name);
+    EXPECT_NO_THROW(store.verify());
+    return std::vector(store.learned_ranges()->begin(), store.learned_ranges()->end());
+  };
+  using Ranges = std::vector<data::LearnedRange>;
+  const Ranges once = {{2, 3}, {5, 6}, {7, 10}};
+  EXPECT_EQ(ranges("a.h5"), once);
+  EXPECT_NE(
+      io::CorpusStore(a).info().content_digest,
+      io::CorpusStore(corpus("b.h5", {{6, 6, 6, 6, 6, 6}, {4, 4, 4, 4}, {3, 3, 3}}, *narrow_)).info().content_digest);
+  for (const CorpusKind kind : {CorpusKind::copy, CorpusKind::view}) {
+    merge_corpora(disk, {a, a}, directory_ / "two.h5", kind);
+    EXPECT_EQ(ranges("two.h5"), (Ranges{{2, 3}, {5, 6}, {7, 10}, {15, 16}, {18, 19}, {20, 23}}));
+    split_corpus(disk, a, data::parse_split("9,4"), data::SplitBy::tokens,
+                 {directory_ / "t.h5", directory_ / "v.h5", directory_ / "e.h5"}, kind);
+    EXPECT_EQ(ranges("t.h5"), (Ranges{{2, 3}, {5, 6}, {7, 9}}));
+    EXPECT_EQ(ranges("v.h5"), (Ranges{{0, 1}}));
+    split_corpus(disk, a, data::parse_split("2,1"), data::SplitBy::documents,
+                 {directory_ / "t.h5", directory_ / "v.h5", directory_ / "e.h5"}, kind);
+    EXPECT_EQ(ranges("v.h5"), Ranges{}) << "conversations without learned tokens are no text";
+    EXPECT_THAT(
+        [&] {
+          merge_corpora(disk, {no, a}, directory_ / "m.h5", kind);
+        },
+        ThrowsMessage<DataError>(HasSubstr("one holds conversations")));
+  }
+  EXPECT_THAT([&] { io::export_megatron(io::CorpusStore(a), directory_ / "mega"); },
+              ThrowsMessage<DataError>(HasSubstr("Megatron-LM's format has no place for that")));
+}
+
 TEST_F(CorpusFiles, SampleSizesGrowWithTheShare) {
   Documents documents;
   for (std::int32_t d = 0; d < 2000; ++d) documents.push_back({d % 250});

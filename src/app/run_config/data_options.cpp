@@ -22,7 +22,7 @@ void add_split_by(Options& options, data::SplitBy* by) {
   using data::SplitBy;
   options.add_choice("split-by", by,
                      {{"auto", SplitBy::automatic}, {"documents", SplitBy::documents}, {"tokens", SplitBy::tokens}},
-                     "Unit of --split; auto: tokens if there are fewer than 100 documents.");
+                     "Unit of --split; auto: tokens if there are fewer than 100 documents, except of conversations.");
 }
 
 void DataOptions::declare(Options& options) {
@@ -69,6 +69,10 @@ void DataOptions::declare(Options& options) {
   options.add_flag(
       "eod-mask-loss", &documents.eod_mask_loss,
       "Mask the loss of the last token of each document, which would predict the first token of the next.");
+  options.add_choice("packed-documents", &packed_apart, {{"apart", true}, {"joined", false}},
+                     "Conversations (corpus build --chat) that share a sample. apart: as with --reset-position-ids and "
+                     "--reset-attention-mask. joined: positions and attention go on from one to the next, unless these "
+                     "options are given.");
   masking.declare(options);
   fim.declare(options);
   tokenizer.declare(options);

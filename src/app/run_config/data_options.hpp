@@ -51,6 +51,7 @@ struct DataOptions {
   data::Sampling sampling = data::Sampling::shuffled;
   data::Sampling loader = data::Sampling::shuffled;  ///< part of `sampling`, once settled
   train::DocumentOptions documents;
+  bool packed_apart = true;  ///< conversations that share a sample see nothing of each other
   MaskingOptions masking;
   FillInMiddleOptions fim;
   std::string cache_path;

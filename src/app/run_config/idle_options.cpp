@@ -6,7 +6,7 @@
 namespace trireme::app {
 
 std::vector<std::string> idle_options(const Options& options, const parallel::ProcessGrid& grid, DType dtype,
-                                      bool has_padding) {
+                                      const SampleKind& samples) {
   const auto values = options.values();
   const auto value_of = [&](std::string_view name) -> std::string_view {
     const auto found = std::ranges::find_if(values, [&](const auto& option) { return option.first == name; });
@@ -43,7 +43,8 @@ std::vector<std::string> idle_options(const Options& options, const parallel::Pr
       {value_of("moe-pad-expert-input-to-capacity") == "true",
        "experts are padded to equal loads",
        {"expert-load-factor"}},
-      {!has_padding, "running text has no padding", {"variable-seq-lengths"}},
+      {!samples.has_padding, "running text has no padding", {"variable-seq-lengths"}},
+      {!samples.has_conversations, "no corpus holds conversations", {"packed-documents"}},
       {grid.world_size() == 1,
        "one rank",
        {"communicator", "use-nccl-ub", "distributed-timeout-minutes", "startup-timeout-minutes", "log-straggler"}},

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/data/dataset/gpt/packed_samples.hpp"
 
 namespace trireme::data {
 namespace {
@@ -38,6 +39,11 @@ std::unique_ptr<NextTokenSamples> make_source(const std::shared_ptr<const TokenS
     return source;
   }
   const DocumentRange range = documents_of(store, split, options.split_fractions, options.split_by);
+  if (store.learned_ranges()) {
+    return std::make_unique<CyclicSamples>(
+        std::make_unique<PackedSamples>(std::move(tokens), range, length, static_cast<std::uint32_t>(options.seed)),
+        need);
+  }
   TRIREME_CHECK(range.tokens() > length, DataError,
                 "the {} split of {} has {} tokens in {} documents (of {} in {}), but one sample of <seq_length> {} "
                 "takes {}. Try "
@@ -70,13 +76,18 @@ std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, cons
 bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions& options, Split split) {
   return std::ranges::all_of(stores, [&](const WeightedStore& weighted) {
     const DocumentRange range = documents_of(*weighted.store, split, options.split_fractions, options.split_by);
-    return range.tokens() > options.sequence_length;
+    if (!weighted.store->learned_ranges()) return range.tokens() > options.sequence_length;
+    return !packable_documents(*weighted.store, range, options.sequence_length).empty();
   });
 }
 
 SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {
   check_options(stores, options);
   check_vocabularies(stores, options.vocabulary_size);
+  for (const WeightedStore& weighted : stores) {
+    TRIREME_CHECK(!options.fim || !weighted.store->learned_ranges(), ConfigError,
+                  "<fim_rate> rearranges text, but {} holds conversations. Leave it out", weighted.store->name());
+  }
   return make_splits(stores, options.later_stages, options.budgets,
                      [&](const std::shared_ptr<const TokenStore>& store, Split split,
                          const std::vector<std::int64_t>& budgets) -> std::unique_ptr<SampleSource> {

@@ -41,14 +41,15 @@ struct GptDataOptions {
 /// Returns the budgets to use and store: the checkpoint's `earlier` ones, and `now` unless they cover it.
 std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, const SampleBudget& now);
 
-/// Returns whether every corpus has enough tokens for one sample of `split`.
+/// Returns whether every corpus has enough text for one sample of `split`.
 bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions& options, Split split);
 
-/// Training, validation and test samples of one corpus or a blend of several. Each split of each corpus is shuffled
-/// from the same seed; in a blend (see BlendOrder) a corpus is built for 0.5 % more samples than its weight requires.
-/// Every source has at least the samples of the greatest budget. Throws ConfigError for invalid options and weights.
-/// Throws DataError for corpora of different tokenizers, ids beyond the vocabulary, or too few tokens for a needed
-/// split.
+/// Training, validation and test samples of one corpus or a blend of several. A corpus with learned ranges has
+/// `PackedSamples`, each epoch in another order as `CyclicSamples` read them, unless it is read sequentially. Each
+/// split of each corpus is shuffled from the same seed; in a blend (see BlendOrder) a corpus is built for 0.5 % more
+/// samples than its weight requires. Every source has at least the samples of the greatest budget. Throws ConfigError
+/// for invalid options and weights. Throws DataError for corpora of different tokenizers, ids beyond the vocabulary, or
+/// too few tokens for a needed split.
 SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDataOptions& options);
 
 /// Attributes "data.*" of a checkpoint: everything the sample order depends on, except its budgets. A resumed run

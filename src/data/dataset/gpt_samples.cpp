@@ -36,11 +36,24 @@ void make_next_token_labels(std::span<const std::int32_t> text, const SampleView
   std::ranges::copy(text.subspan(1), sample.labels.begin());
 }
 
+void keep_learned(std::span<const LearnedRange> ranges, std::int64_t first, std::span<std::int32_t> labels) {
+  std::int64_t done = 0;
+  const auto remove_to = [&](std::int64_t place) {
+    for (; done < place; ++done) labels[static_cast<std::size_t>(done)] = -1;
+  };
+  for_each_learned(ranges, first, first + std::ssize(labels), [&](LearnedRange range) {
+    remove_to(range.begin - first);
+    done = std::max(done, range.end - first);  // ranges of a file being modified may not ascend
+  });
+  remove_to(std::ssize(labels));
+}
+
 void NextTokenSamples::read(std::int64_t index, const SampleView& sample) const {
   TRIREME_CHECK(index >= 0 && index < size(), DataError, "reading sample {} failed: there are {}", index, size());
   std::vector<std::int32_t> text(static_cast<std::size_t>(sequence_length()) + 1);
   read_text(index, text);
   make_next_token_labels(text, sample);
+  unlabel(index, sample.labels);
   const auto end = std::ranges::find_if(text.begin(), text.end() - 1, [](std::int32_t token) { return token < 0; });
   std::ranges::fill(sample.length, static_cast<std::int32_t>(end - text.begin()));
   const bool has_fields = !sample.positions.empty() || !sample.first_visible.empty();
@@ -74,6 +87,10 @@ std::vector<std::int64_t> SequentialSamples::document_starts(std::int64_t index)
     if (*offset > begin) starts.push_back(*offset - begin);  // offsets of a file being modified may not ascend
   }
   return starts;
+}
+
+void SequentialSamples::unlabel(std::int64_t index, std::span<std::int32_t> labels) const {
+  if (const auto ranges = tokens_.store().learned_ranges()) keep_learned(*ranges, index * sequence_length_ + 1, labels);
 }
 
 ShuffledSamples::ShuffledSamples(CheckedTokens tokens, const DocumentRange& range, std::int64_t sequence_length,
@@ -167,6 +184,10 @@ std::int64_t CyclicSamples::sample_at(std::int64_t index) const {
 
 void CyclicSamples::read_text(std::int64_t index, std::span<std::int32_t> text) const {
   epoch_->read_text(sample_at(index), text);
+}
+
+void CyclicSamples::unlabel(std::int64_t index, std::span<std::int32_t> labels) const {
+  epoch_->unlabel(sample_at(index), labels);
 }
 
 std::vector<std::int64_t> CyclicSamples::document_starts(std::int64_t index) const {

@@ -16,6 +16,9 @@ namespace trireme::data {
 /// Negative tokens end a text early: inputs are 0 there, and labels stay negative, so nothing is predicted.
 void make_next_token_labels(std::span<const std::int32_t> text, const SampleView& sample);
 
+/// Makes those of `labels`, tokens of a corpus from `first` on, negative that are not in `ranges`.
+void keep_learned(std::span<const LearnedRange> ranges, std::int64_t first, std::span<std::int32_t> labels);
+
 /// Labels of the last tokens of documents, after which another document begins.
 enum class DocumentEnds { labelled, unlabelled };
 
@@ -30,6 +33,8 @@ class NextTokenSamples : public SampleSource {
   virtual void read_text(std::int64_t index, std::span<std::int32_t> text) const = 0;
   /// Returns the places in the text of sample `index`, ascending from 1 on, at which another document begins.
   virtual std::vector<std::int64_t> document_starts(std::int64_t) const { return {}; }
+  /// Makes those labels of sample `index` negative that are no learned tokens.
+  virtual void unlabel(std::int64_t /*index*/, std::span<std::int32_t> /*labels*/) const {}
 
  private:
   DocumentEnds ends_;
@@ -66,6 +71,7 @@ class SequentialSamples final : public NextTokenSamples {
   SampleFields fields() const override { return {.positions = true, .first_visible = true, .length = true}; }
   void read_text(std::int64_t index, std::span<std::int32_t> text) const override;
   std::vector<std::int64_t> document_starts(std::int64_t index) const override;
+  void unlabel(std::int64_t index, std::span<std::int32_t> labels) const override;
   void check_unchanged() const override { tokens_.store().check_unchanged(); }
 
  private:
@@ -120,8 +126,10 @@ class CyclicSamples final : public NextTokenSamples {
   CyclicSamples(std::unique_ptr<NextTokenSamples> epoch, std::int64_t size, DocumentEnds ends = DocumentEnds::labelled);
   std::int64_t size() const override { return size_; }
   std::int64_t sequence_length() const override { return epoch_->sequence_length(); }
+  SampleFields fields() const override { return epoch_->fields(); }
   void read_text(std::int64_t index, std::span<std::int32_t> text) const override;
   std::vector<std::int64_t> document_starts(std::int64_t index) const override;
+  void unlabel(std::int64_t index, std::span<std::int32_t> labels) const override;
   void check_unchanged() const override { epoch_->check_unchanged(); }
 
  private:

@@ -55,7 +55,9 @@ std::array<std::int64_t, 4> split_boundaries(const std::array<double, 3>& fracti
 DocumentRange documents_of(const TokenStore& store, Split split, const std::array<double, 3>& fractions, SplitBy by) {
   const auto offsets = store.document_offsets();
   const auto which = static_cast<std::size_t>(split);
-  if (by == SplitBy::automatic) by = store.documents() < few_documents ? SplitBy::tokens : SplitBy::documents;
+  if (by == SplitBy::automatic) {
+    by = store.documents() < few_documents && !store.learned_ranges() ? SplitBy::tokens : SplitBy::documents;
+  }
   DocumentRange range{offsets};
   range.name = fmt::format("{} samples of {}", name_of(split), store.name());
   if (by == SplitBy::documents) {

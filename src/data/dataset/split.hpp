@@ -17,7 +17,7 @@ const char* name_of(Split split);
 
 /// Unit in which the boundaries between the splits are counted.
 enum class SplitBy {
-  automatic,  ///< tokens if a corpus has fewer than 100 documents, else documents
+  automatic,  ///< tokens if a corpus has fewer than 100 documents and is none of conversations, else documents
   documents,  ///< entire documents, as Megatron-LM does
   tokens      ///< tokens: a boundary may divide a document into two documents
 };

@@ -27,6 +27,14 @@ void read_checked_tokens(const TokenStore& store, std::int64_t vocabulary_size, 
                 first + (bad - ids.begin()), static_cast<std::uint32_t>(*bad), vocabulary_size);
 }
 
+std::int64_t learned_tokens(const TokenStore& store, std::int64_t begin, std::int64_t end) {
+  const auto ranges = store.learned_ranges();
+  if (!ranges) return end - begin;
+  std::int64_t count = 0;
+  for_each_learned(*ranges, begin, end, [&](LearnedRange range) { count += range.end - range.begin; });
+  return count;
+}
+
 MockStore::MockStore(CorpusInfo info, std::uint64_t seed) : info_(std::move(info)) {
   TRIREME_CHECK(info_.vocabulary_size >= 2, ConfigError,
                 "<mock_data> needs a vocabulary of at least two ids, one of which ends documents. Try a greater "

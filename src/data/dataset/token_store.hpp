@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -23,6 +25,12 @@ struct CorpusInfo {
   std::int64_t max_id = -1;           ///< greatest id among the tokens, -1 in an empty corpus
 };
 
+/// Tokens [begin, end) of a corpus whose prediction counts in the loss, such as the words of an assistant.
+struct LearnedRange {
+  std::int64_t begin = 0, end = 0;
+  bool operator==(const LearnedRange&) const = default;
+};
+
 /// A tokenized corpus: documents one after another in one array of tokens.
 class TokenStore {
  public:
@@ -35,6 +43,9 @@ class TokenStore {
   /// Sentence i is tokens [offsets[i], offsets[i + 1]), from 0 to the number of tokens; every document begins with one.
   /// Empty if the corpus was built without sentences.
   virtual std::span<const std::int64_t> sentence_offsets() const { return {}; }
+  /// The learned tokens of a corpus of conversations: ranges that ascend and do not overlap. Without a value all tokens
+  /// are learned.
+  virtual std::optional<std::span<const LearnedRange>> learned_ranges() const { return std::nullopt; }
   /// Returns the contiguous prefix of tokens [first, first + count): at least one if `count` is not 0, and in most
   /// corpora all. Valid for the store's lifetime.
   virtual TokenSpan tokens(std::int64_t first, std::int64_t count) const = 0;
@@ -57,6 +68,18 @@ void read_tokens(const TokenStore& store, std::int64_t first, std::int64_t count
     std::visit(take_span, store.tokens(first + begin, count - begin));
   }
 }
+
+/// Calls `visit(LearnedRange)` for the parts of `ranges` within tokens [begin, end), in their order.
+template <class Visit>
+void for_each_learned(std::span<const LearnedRange> ranges, std::int64_t begin, std::int64_t end, const Visit& visit) {
+  auto range = std::ranges::upper_bound(ranges, begin, {}, &LearnedRange::end);
+  for (; range != ranges.end() && range->begin < end; ++range) {
+    visit(LearnedRange{std::max(range->begin, begin), std::min(range->end, end)});
+  }
+}
+
+/// Number of learned tokens among [begin, end): all without ranges.
+std::int64_t learned_tokens(const TokenStore& store, std::int64_t begin, std::int64_t end);
 
 /// Tokens [first, first + count) of a span of all of them.
 template <class Token>

@@ -336,6 +336,16 @@ Template::Template(std::string name, std::string_view source) : name_(std::move(
   }
 }
 
+bool Template::marks_generation() const {
+  const auto marks = [](const auto& self, const std::vector<Statement>& statements) -> bool {
+    return std::ranges::any_of(statements, [&](const Statement& statement) {
+      return statement.kind == Statement::Kind::generation || self(self, statement.body) ||
+             self(self, statement.otherwise);
+    });
+  };
+  return marks(marks, statements_);
+}
+
 Rendering Template::render(const Value& variables, const Limits& limits) const {
   Evaluator evaluator(variables, limits);
   try {

@@ -37,6 +37,10 @@ class Template {
   /// supports, and beyond the limits.
   Rendering render(const Value& variables, const Limits& limits = {}) const;
 
+  const std::string& name() const { return name_; }
+  /// Returns whether the template has a block `{% generation %}`, whatever a rendering takes.
+  bool marks_generation() const;
+
  private:
   std::string name_;
   std::vector<Statement> statements_;

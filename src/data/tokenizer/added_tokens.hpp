@@ -30,7 +30,8 @@ class AddedTokens {
   explicit AddedTokens(std::vector<AddedText> tokens);
 
   bool empty() const { return tokens_.empty(); }
-  /// Calls `take_part(std::string_view)` for each stretch of text that is not empty, and `take_id` for each token.
+  /// Calls `take_part(std::string_view)` for each stretch of text that is not empty, and `take_id(id, begin)` for each
+  /// token, which begins at that byte.
   template <class TakePart, class TakeId>
   void split(std::string_view text, const TakePart& take_part, const TakeId& take_id) const {
     std::size_t begin = 0;
@@ -46,7 +47,7 @@ class AddedTokens {
       }
       const std::size_t end = begin + size_before(text.substr(begin, at - begin), *found);
       if (end > begin) take_part(text.substr(begin, end - begin));
-      take_id(found->id);
+      take_id(found->id, end);
       at += found->text.size();
       at += size_after(text.substr(at), *found);
       begin = at;

@@ -89,7 +89,7 @@ void BpeTokenizer::encode_from(std::string_view text, TextStart start, std::vect
   raw_added_.split(
       text,
       [&](std::string_view part) { encode_part(part, part.data() == text.data() ? start : TextStart::part, ids); },
-      [&](std::int32_t id) { ids.push_back(id); });
+      [&](std::int32_t id, std::size_t) { ids.push_back(id); });
 }
 
 void BpeTokenizer::encode_part(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const {
@@ -100,7 +100,7 @@ void BpeTokenizer::encode_part(std::string_view text, TextStart start, std::vect
       [&](std::string_view part) {
         encode_normalised(part, part.data() == normalised.data() ? start : TextStart::part, ids);
       },
-      [&](std::int32_t id) { ids.push_back(id); });
+      [&](std::int32_t id, std::size_t) { ids.push_back(id); });
 }
 
 void BpeTokenizer::encode_normalised(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const {

@@ -271,17 +271,67 @@ SpecialTokenParser::SpecialTokenParser(const Tokenizer& tokenizer)
 
 void SpecialTokenParser::encode(std::string_view text, bool begins_text, std::vector<std::int32_t>& ids) const {
   names_.split(
+      text, [&](std::string_view part) { encode_part(part, begins_text, part.data() != text.data(), ids); },
+      [&](std::int32_t id, std::size_t) { ids.push_back(id); });
+}
+
+void SpecialTokenParser::encode_part(std::string_view part, bool begins_text, bool follows_token,
+                                     std::vector<std::int32_t>& ids) const {
+  if (follows_token) {
+    tokenizer_.encode_after_token(part, ids);
+  } else if (begins_text) {
+    tokenizer_.encode(part, ids);
+  } else {
+    tokenizer_.encode_continuation(part, ids);
+  }
+}
+
+std::vector<std::size_t> SpecialTokenParser::encode(std::string_view text, std::span<const std::size_t> places,
+                                                    std::vector<std::int32_t>& ids) const {
+  std::vector<std::size_t> counts;
+  const std::size_t first = ids.size();
+  // A place inside a special token comes before the next token.
+  const auto pass = [&](std::size_t begin) {
+    while (counts.size() < places.size() && places[counts.size()] <= begin) counts.push_back(ids.size() - first);
+  };
+  names_.split(
       text,
       [&](std::string_view part) {
-        if (part.data() != text.data()) {
-          tokenizer_.encode_after_token(part, ids);
-        } else if (begins_text) {
-          tokenizer_.encode(part, ids);
-        } else {
-          tokenizer_.encode_continuation(part, ids);
+        const auto begin = static_cast<std::size_t>(part.data() - text.data());
+        pass(begin);
+        const std::size_t before = ids.size();
+        encode_part(part, true, begin > 0, ids);
+        while (counts.size() < places.size() && places[counts.size()] < begin + part.size()) {
+          counts.push_back(
+              before - first +
+              tokens_before(part, places[counts.size()] - begin, begin == 0, std::span(ids).subspan(before)));
         }
       },
-      [&](std::int32_t id) { ids.push_back(id); });
+      [&](std::int32_t id, std::size_t begin) {
+        pass(begin);
+        ids.push_back(id);
+      });
+  counts.resize(places.size(), ids.size() - first);
+  return counts;
+}
+
+/// Returns how many of the tokens `ids` of `part` begin in its first bytes: those before the end of the text that these
+/// bytes alone are decoded to. So changes of the tokenizer, such as those of a normalizer, are allowed elsewhere.
+std::size_t SpecialTokenParser::tokens_before(std::string_view part, std::size_t size_bytes, bool begins_text,
+                                              std::span<const std::int32_t> ids) const {
+  std::vector<std::int32_t> prefix_ids;
+  encode_part(part.substr(0, size_bytes), true, !begins_text, prefix_ids);
+  std::string prefix, decoded;
+  for (const std::int32_t id : prefix_ids) tokenizer_.decode_continuation({&id, 1}, prefix);
+  std::size_t count = 0;
+  for (; count < ids.size() && decoded.size() < prefix.size(); ++count) {
+    tokenizer_.decode_continuation({&ids[count], 1}, decoded);
+  }
+  TRIREME_CHECK(decoded.starts_with(prefix), DataError,
+                "the tokenizer {} changes the text between '{}' and the words after it, so that their tokens are not "
+                "known. Try a tokenizer without such a normalizer",
+                tokenizer_.name(), quotation_of(part.substr(0, size_bytes)));
+  return count;
 }
 
 bool SpecialTokenParser::can_cut(std::string_view text, std::size_t at) const {

@@ -196,10 +196,20 @@ class SpecialTokenParser {
   explicit SpecialTokenParser(const Tokenizer& tokenizer);
   /// Appends the ids of a text, or of one that continues another one.
   void encode(std::string_view text, bool begins_text, std::vector<std::int32_t>& ids) const;
+  /// Appends the ids of a text. Returns, for each of `places`, ascending bytes of the text, the number of its tokens
+  /// that begin before that byte. Throws DataError for a place at which the tokenizer changes the text.
+  std::vector<std::size_t> encode(std::string_view text, std::span<const std::size_t> places,
+                                  std::vector<std::int32_t>& ids) const;
+  /// Returns whether a text ends with the name of a special token.
+  bool ends_with_name(std::string_view text) const { return names_.are_at_end_of(text); }
   /// As `Tokenizer::can_cut`, for the text with its special tokens.
   bool can_cut(std::string_view text, std::size_t at) const;
 
  private:
+  void encode_part(std::string_view part, bool begins_text, bool follows_token, std::vector<std::int32_t>& ids) const;
+  std::size_t tokens_before(std::string_view part, std::size_t size_bytes, bool begins_text,
+                            std::span<const std::int32_t> ids) const;
+
   const Tokenizer& tokenizer_;
   AddedTokens names_;
 };

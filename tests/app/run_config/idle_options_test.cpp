@@ -26,7 +26,7 @@ std::vector<std::string> idle(const Words& words, const parallel::ProcessGrid& g
   options.parse(words + "--lr 1 --train-iters 1 --data-path a.h5 --model " + model);
   const RunConfig& config = reader.settle(grid.data_size());
   const bool has_padding = config.model.config(*config.batch.sequence_length, 1).is_bert();
-  return idle_options(options, grid, config.precision.dtype, has_padding);
+  return idle_options(options, grid, config.precision.dtype, {has_padding, has_padding});
 }
 
 TEST(IdleOptions, OfAScriptForManyRanksAreNamedOnOne) {

@@ -5,9 +5,11 @@
 #include <optional>
 
 #include "io/corpus/prepare_files.hpp"
+#include "src/app/job/chat_templates.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/options/named_inputs.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -22,7 +24,8 @@ namespace {
 struct BuildCommandOptions {
   prepare::CorpusBuildOptions build;
   TokenizerOptions tokens;
-  bool keep_invalid_utf8 = false, prepend_bos = false;
+  bool keep_invalid_utf8 = false, prepend_bos = false, chat = false;
+  std::string chat_template;
   std::optional<int> workers;
 
   void declare(Options& options) {
@@ -50,6 +53,13 @@ struct BuildCommandOptions {
     options.add_flag(
         "split-sentences", &build.text.split_sentences,
         "Store sentence boundaries, for BERT. With bytes, gpt2 and wordpiece the tokens stay those of the text.");
+    options.add_flag("chat", &chat,
+                     "Lines of JSON are conversations, with \"messages\" or \"conversations\" and optionally "
+                     "\"tools\". The chat template in the folder of tokenizer.json writes each as a document, of which "
+                     "the assistant's words are learned.");
+    options.add("chat-template", &chat_template, "NAME|FILE",
+                "Template of Jinja for --chat instead of the tokenizer's default: another of its templates by name, or "
+                "a file.");
     options.section("Bad input");
     options.add_choice("invalid-utf8", &keep_invalid_utf8, {{"refuse", false}, {"keep", true}},
                        "Bytes of text that are not UTF-8; the byte tokenizer always keeps them. JSON must be UTF-8.");
@@ -67,6 +77,18 @@ struct BuildCommandOptions {
         at_least(1));
     options.require({"input", "output"});
   }
+
+  void settle(const Options& options) {
+    Problems problems;
+    problems.need(options, {"chat-template"}, chat, "--chat");
+    for (const char* name : {"input-format", "json-key", "append-eod", "prepend-bos", "special-tokens-in-text",
+                             "split-sentences", "invalid-utf8"}) {
+      problems.exclude(!chat || !options.requested(name), "chat", name,
+                       "the chat template makes each line of JSON a document, with all its special tokens");
+    }
+    problems.report();
+    if (chat) build.text.reader.format = prepare::TextFormat::json_lines;
+  }
 };
 
 void log_report(const prepare::CorpusBuildOptions& build, const prepare::CorpusBuildReport& report, double elapsed_s) {
@@ -83,6 +105,14 @@ void log_report(const prepare::CorpusBuildOptions& build, const prepare::CorpusB
     const bool parses = build.text.special_names == prepare::SpecialNames::parse;
     log::warn("the text contains names of special tokens, which became {}: {}",
               parses ? "these tokens" : "ordinary text", fmt::join(found, ", "));
+  }
+  if (build.text.chat) {
+    log::info("{} of {} tokens are learned: the words of the assistant", counts.learned_tokens, report.tokens);
+    if (counts.learned_stops == 0) {
+      log::warn(
+          "none of these ends a text, so a model does not learn to end its answers: let the chat template write "
+          "the end of a turn within the assistant's words, and let generation_config.json name that token");
+    }
   }
   if (report.sentences > 0) log::info("stored the boundaries of {} sentences", report.sentences);
   if (counts.empty_documents > 0) log::info("dropped {} empty documents", counts.empty_documents);
@@ -103,13 +133,22 @@ int corpus_build_command(const CommandLine& line) {
       "Run again, a stopped build resumes.");
   o.declare(options);
   if (!line.read(options)) return 0;
+  o.settle(options);
 
   const auto world = line.environment().make_world();
   std::unique_ptr<data::Tokenizer> tokenizer;
+  std::optional<ChatTemplates> templates;
   std::optional<NamedInputs> inputs;
   collectively(*world, [&] {
     inputs.emplace(o.build.inputs, world->size());
     tokenizer = o.tokens.make();
+    if (o.chat) {
+      templates.emplace(*tokenizer, o.chat_template);
+      o.build.text.chat = {
+          .render = [&](std::string_view text,
+                        const std::string& where) { return templates->learned(io::parse_chat(text, where), where); },
+          .digest = templates->digest()};
+    }
     if (!o.prepend_bos) return;
     o.build.text.beginning = tokenizer->special().beginning();
     TRIREME_CHECK(o.build.text.beginning, ConfigError,

@@ -73,6 +73,10 @@ int corpus_inspect_command(const CommandLine& line) {
     fmt::print("sentences        {}, mean {:.1f} tokens\n", sentences.size() - 1,
                static_cast<double>(store.token_count()) / static_cast<double>(sentences.size() - 1));
   }
+  if (const auto ranges = store.learned_ranges()) {
+    fmt::print("learned tokens   {}, in {}\n", data::learned_tokens(store, 0, store.token_count()),
+               counted(std::ssize(*ranges), "range"));
+  }
   fmt::print("tokenizer        {}, {} ids, digest {}\n", printable(info.tokenizer), info.vocabulary_size,
              printable(info.tokenizer_digest));
   fmt::print("digest of ids    {}\n", printable(info.ids_digest));

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "io/corpus/corpus_store.hpp"
@@ -14,6 +15,7 @@
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/data/dataset/bert/bert_data.hpp"
+#include "src/data/dataset/gpt/packed_samples.hpp"
 #include "src/data/dataset/gpt_data.hpp"
 #include "src/model/model_config.hpp"
 
@@ -143,6 +145,26 @@ std::int64_t gpt_budget(const SamplesOptions& asked, std::int64_t tokens_in_epoc
   return std::min(samples, asked.max_samples.value_or(samples));
 }
 
+/// Prints packed conversations with their labels; with --epochs the same samples in the order of each epoch.
+void print_packed(const SamplesOptions& asked, const std::shared_ptr<const data::TokenStore>& store) {
+  auto epoch = std::make_unique<data::PackedSamples>(data::CheckedTokens(store, store->info().vocabulary_size),
+                                                     asked.range(*store), *asked.sequence_length,
+                                                     static_cast<std::uint32_t>(asked.seed));
+  const std::int64_t in_epoch = epoch->size();
+  std::int64_t budget = 0;
+  TRIREME_CHECK(!__builtin_mul_overflow(asked.epochs.value_or(1), in_epoch, &budget), ConfigError,
+                "--epochs {} of {} samples exceed 64 bits", asked.epochs.value_or(1), in_epoch);
+  if (asked.max_samples) budget = asked.epochs ? std::min(budget, *asked.max_samples) : *asked.max_samples;
+  const data::CyclicSamples samples(std::move(epoch), budget);
+  const data::SampleBuffer buffer(*asked.sequence_length, {.positions = true});
+  const data::SampleView& view = buffer.view();
+  print_samples(asked, samples, [&](std::int64_t index) {
+    samples.read(index, view);
+    return fmt::format("{{\"text\": [{}], \"labels\": [{}], \"positions\": [{}]}}\n", fmt::join(view.tokens, ", "),
+                       fmt::join(view.labels, ", "), fmt::join(view.positions, ", "));
+  });
+}
+
 void print_gpt(const SamplesOptions& asked, const std::shared_ptr<const data::TokenStore>& store) {
   const std::int64_t budget = gpt_budget(asked, asked.range(*store).tokens());
   const auto budget_of = [&](data::Split split) { return split == asked.split ? budget : 0; };
@@ -171,13 +193,15 @@ int corpus_samples_command(const CommandLine& line) {
       "Prints the samples that training reads from a corpus, one JSON object per line, with Megatron-LM's names. bert: "
       "text, types, labels (-1: none), is_random, loss_mask, padding_mask, truncated, and map: the sample's first "
       "sentence, the one after its last, and its target length. gpt: text, the tokens of a sample and the one after "
-      "them.");
+      "them; of conversations text, labels (-1: none) and positions.");
   asked.declare(options);
   if (!line.read(options)) return 0;
   asked.check(options);
   const auto store = std::make_shared<io::CorpusStore>(asked.path);
   if (asked.family == ModelFamily::bert) {
     print_bert(asked, store);
+  } else if (store->learned_ranges()) {
+    print_packed(asked, store);
   } else {
     print_gpt(asked, store);
   }

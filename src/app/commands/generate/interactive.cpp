@@ -58,7 +58,7 @@ void run_interactive(Job& job, SavedModel& saved, const GenerateOptions& options
   const model::ModelConfig& model = saved.model->config();
   const std::unique_ptr<data::Tokenizer> tokenizer =
       is_chat ? tokenizer_of(saved.description) : prompt_tokenizer_of(saved.description, options.model);
-  std::optional<ChatPrompts> templates;
+  std::optional<ChatTemplates> templates;
   std::optional<TypedChat> chat;
   if (is_chat) {
     collectively(*job.world, [&] { templates.emplace(*tokenizer, options.chat_template); });

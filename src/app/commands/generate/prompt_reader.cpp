@@ -86,7 +86,7 @@ void PromptReader::take_chat(std::string_view text, const std::string& where, co
   const io::Chat chat = io::parse_chat(text, where);
   prompt_.id = chat.id.empty() ? id : chat.id;
   prompt_.max_new_tokens = chat.max_new_tokens.value_or(options_.max_new_tokens);
-  prompt_.tokens = chats_->tokens(chat, where);
+  prompt_.tokens = chats_->prompt(chat, where);
   TRIREME_CHECK(!prompt_.tokens.empty(), DataError, "{}: the chat template writes nothing", where);
   check_prompt(prompt_.tokens, model_, where);
 }

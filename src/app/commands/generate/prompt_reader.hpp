@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "src/app/commands/generate/chat_prompts.hpp"
 #include "src/app/commands/generate/generate_options.hpp"
+#include "src/app/job/chat_templates.hpp"
 #include "src/app/job/prompt_tokens.hpp"
 #include "src/prepare/text_reader.hpp"
 
@@ -40,7 +40,7 @@ class PromptReader {
   const model::ModelConfig& model_;
   std::string name_;                           // name of the source, for messages
   std::optional<prepare::TextReader> reader_;  // reader of a file, if any
-  std::optional<ChatPrompts> chats_;           // template of conversations, if they are read
+  std::optional<ChatTemplates> chats_;         // template of conversations, if they are read
   prepare::TextPiece piece_;
   std::int64_t lines_ = 0;
   infer::Prompt prompt_;

@@ -5,7 +5,7 @@
 
 namespace trireme::app {
 
-TypedChat::TypedChat(const ChatPrompts& prompts, const model::ModelConfig& model, const std::string& system)
+TypedChat::TypedChat(const ChatTemplates& prompts, const model::ModelConfig& model, const std::string& system)
     : prompts_(prompts), model_(model) {
   if (!system.empty()) add("system", system);
   first_ = messages_.size();
@@ -21,7 +21,7 @@ std::vector<std::int32_t> TypedChat::ask(const std::string& text) {
   const std::size_t before = messages_.size();
   try {
     add("user", text);
-    std::vector<std::int32_t> tokens = prompts_.tokens(io::chat_of(messages_), "this message");
+    std::vector<std::int32_t> tokens = prompts_.prompt(io::chat_of(messages_), "this message");
     TRIREME_CHECK(std::ssize(tokens) < model_.max_positions, DataError,
                   "the conversation has {} tokens, but the model has {} positions: shorten the message, or begin "
                   "another conversation with /new",

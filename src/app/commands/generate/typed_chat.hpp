@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/app/commands/generate/chat_prompts.hpp"
+#include "src/app/job/chat_templates.hpp"
 #include "src/model/model_config.hpp"
 
 namespace trireme::app {
@@ -13,7 +13,7 @@ namespace trireme::app {
 class TypedChat {
  public:
   /// `system` is the text of its first message; none if empty. `prompts` and `model` must live longer.
-  TypedChat(const ChatPrompts& prompts, const model::ModelConfig& model, const std::string& system);
+  TypedChat(const ChatTemplates& prompts, const model::ModelConfig& model, const std::string& system);
 
   /// Adds a user's message. Returns the ids up to the answer, for which at least one position is left. Throws DataError
   /// if the template refuses the message or the positions do not suffice; the message is then not added.
@@ -25,7 +25,7 @@ class TypedChat {
  private:
   void add(const char* role, const std::string& text);
 
-  const ChatPrompts& prompts_;
+  const ChatTemplates& prompts_;
   const model::ModelConfig& model_;
   data::jinja::Values messages_;
   std::size_t first_;  // messages of a new conversation

@@ -132,9 +132,11 @@ void log_schedule(const RunConfig& config, const TrainPlan& plan) {
             optim::name_of(plan.options.optimizer.kind), rate_text(plan.options.lr_schedule), evaluation, saving);
 }
 
-void log_grid(const Options& options, const Job& job, const RunConfig& config, const model::ModelConfig& model) {
-  const bool has_padding = model.is_bert() || !model.predicts_tokens();
-  const std::vector<std::string> idle = idle_options(options, job.grid, config.precision.dtype, has_padding);
+void log_grid(const Options& options, const Job& job, const RunConfig& config, const TrainPlan& plan) {
+  const model::ModelConfig& model = plan.model;
+  const bool has_padding = model.is_bert() || !model.predicts_tokens() || plan.has_conversations;
+  const std::vector<std::string> idle =
+      idle_options(options, job.grid, config.precision.dtype, {has_padding, plan.has_conversations});
   if (!idle.empty()) log::info("ignored in this run: {}", fmt::join(idle, ", "));
   const ParallelOptions& parallel = config.parallel;
   if (job.grid.pipeline_size() > 1) {
@@ -150,9 +152,13 @@ void add_corpora(const std::string& use, const std::vector<data::WeightedStore>&
                  std::vector<std::string>& lines) {
   for (const data::WeightedStore& weighted : stores) {
     const data::TokenStore& store = *weighted.store;
-    lines.push_back(fmt::format("{}corpus {}: {} tokens in {}, tokenizer {}, vocabulary {}", use, store.name(),
-                                store.token_count(), counted(store.documents(), "document"), store.info().tokenizer,
-                                store.info().vocabulary_size));
+    const std::string learned =
+        store.learned_ranges()
+            ? fmt::format(", {} of them learned,", data::learned_tokens(store, 0, store.token_count()))
+            : "";
+    lines.push_back(fmt::format("{}corpus {}: {} tokens{} in {}, tokenizer {}, vocabulary {}", use, store.name(),
+                                store.token_count(), learned, counted(store.documents(), "document"),
+                                store.info().tokenizer, store.info().vocabulary_size));
   }
 }
 
@@ -187,7 +193,7 @@ void log_configuration(const Options& options, const Job& job, const RunConfig& 
   log_corpora(config, plan);
   log_batches(job, config.batch, plan.done);
   log_schedule(config, plan);
-  log_grid(options, job, config, plan.model);
+  log_grid(options, job, config, plan);
   log_memory(job, config, plan.model);
 }
 

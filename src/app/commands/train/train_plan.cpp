@@ -242,6 +242,11 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
     plan.other_stores.push_back({other.split, other.set, open_corpora(job, config, other.corpora)});
     all.insert(all.end(), plan.other_stores.back().stores.begin(), plan.other_stores.back().stores.end());
   }
+  plan.has_conversations = std::ranges::any_of(
+      all, [](const data::WeightedStore& weighted) { return weighted.store->learned_ranges().has_value(); });
+  if (plan.has_conversations && config.data.packed_apart) {
+    plan.options.documents.reset_position_ids = plan.options.documents.reset_attention_mask = true;
+  }
   plan.blobs["tokenizer"] = plan.stores.front().store->info().tokenizer_payload;
   plan.model = config.model.config(*config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
   collectively(*job.world, [&] {

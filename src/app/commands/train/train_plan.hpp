@@ -26,6 +26,7 @@ struct TrainPlan {
   std::vector<OtherCorpora> other_stores;
   bool weighted_by_tokens = false;  ///< training corpora have epochs instead of weights
   bool own_splits = false;          ///< validation and test, if any, are in `other_stores`
+  bool has_conversations = false;   ///< one of the corpora has learned ranges
   bool split_sets = false;          ///< validation sets are the validation split of their corpora
   model::ModelConfig model;
   SampleOptions samples;
