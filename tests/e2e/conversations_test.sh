@@ -1,5 +1,6 @@
 #!/bin/bash
 # Instruction data: conversations become a corpus, a model is fine-tuned on the assistant's words, on any grid, and answers.
+shim=$(realpath "${3:?usage: conversations_test.sh TRIREME MPIEXEC IO_FAULT_SHIM}")
 tokenizers=$(realpath "$(dirname "$0")/../fixtures/tokenizers")
 source "$(dirname "$0")/functions.sh"
 
@@ -37,6 +38,21 @@ check "answers without ends are a warning" [ "$(grep -c 'none of these ends a te
 echo '{% for m in messages %}<|user|>{{ m.content }}{% endfor %}{{ bos_token if not add_generation_prompt }}' >tail.jinja
 refused 3 "chat.jsonl:1: tail.jinja: the text of the conversation does not begin with that of its first 2 messages; put {% generation %}" \
   1 "${build[@]}" --chat-template tail.jinja --input chat.jsonl --output no.h5
+
+# Killed before calls that change a file, or without space at them, and run again.
+parts=("${build[@]}" --chat-template chat.jinja --input chat.jsonl --output killed.h5 --part-size 2000 --workers 1)
+wrong=0 stopped=0
+for fault in kill 28; do
+  for at in 15 40 65 90; do
+    { shimmed $fault $at "${parts[@]}"; } 2>/dev/null
+    [ $code -eq 0 ] || stopped=$((stopped + 1))
+    [ ! -e killed.h5 ] || cmp -s chat.h5 killed.h5 || wrong=$((wrong + 1))
+    done_by 1 "${parts[@]}"
+    { cmp -s chat.h5 killed.h5 && [ ! -e killed.h5.parts ]; } || wrong=$((wrong + 1))
+    rm -rf killed.h5 killed.h5.*
+  done
+done
+check "a build that is stopped leaves no corpus, and continues to the same one: $stopped stopped" [ $stopped -ge 6 -a $wrong -eq 0 ]
 
 # Bad lines and wrong uses.
 { head -3 chat.jsonl; echo '{"messages": []}'; echo '{"messages": [{"role": "user", "content": "a"}]}'; echo '{"text": "a"}'; tail -57 chat.jsonl; } >bad.jsonl
@@ -86,7 +102,7 @@ check "joined documents see each other" [ "$(field lm_loss joined.jsonl | head -
 done_by 1 "${tune[@]}" --train-iters 1 --packed-documents joined --reset-position-ids --reset-attention-mask --metrics-file again.jsonl
 check "unless they are kept apart by name" [ "$(field lm_loss again.jsonl | head -1)" = "$(head -1 losses)" ]
 done_by 1 train "${shape[@]/96/24}" --data-path 0.5 chat.h5 0.5 text.h5 --global-batch-size 4 --lr 0.01 --train-iters 1 --eval-iters 0
-check "longer conversations are a warning" grep -q "conversations are longer than a sample and lose their ends" err
+check "longer conversations are a warning" grep -q "cut .* tokens from the ends of .* conversations, longer than a sample" err
 
 # The model answers, and ends its answer.
 echo '{"messages": [{"role": "user", "content": "the ship b?"}]}' >ask.jsonl

@@ -131,11 +131,6 @@ done_by 1 corpus verify line.h5
 rm -rf line.* short_line.txt
 
 # Killed before calls that change a file, every eleventh of them, and run again; the parts that were done are kept.
-shimmed() { # shimmed FAULT AT ARGUMENT...
-  ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:verify_asan_link_order=0} LD_PRELOAD=$shim \
-    TRIREME_FAULT_FOLDER=killed.h5 TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 timeout 60 "$trireme" "${@:3}" >out 2>err
-  code=$?
-}
 build=(corpus build --input text.jsonl text.txt --tokenizer bytes --append-eod --part-size 40000 --workers 1)
 whole=0 wrong=0 calls=0 kept=0
 while [ $whole -eq 0 ] && [ $calls -lt 400 ]; do

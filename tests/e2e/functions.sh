@@ -64,6 +64,14 @@ on() {
   code=$?
 }
 
+# shimmed FAULT AT ARGUMENT...: trireme with a fault, "kill" or an error number, at a call that changes a file killed.h5*; $shim is the
+# io_fault_shim.
+shimmed() {
+  ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:verify_asan_link_order=0} LD_PRELOAD=$shim \
+    TRIREME_FAULT_FOLDER=killed.h5 TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 timeout 60 "$trireme" "${@:3}" >out 2>err
+  code=$?
+}
+
 # done_by RANKS ARGUMENT...: trireme must succeed.
 done_by() {
   on "$@"

@@ -59,6 +59,30 @@ TEST_F(RemediesOfFiles, OfNumbersThatAreNotFiniteLeadToFiniteOnes) {
   });
 }
 
+TEST_F(RemediesOfFiles, OfConversationsLeadToACorpusAndARun) {
+  std::string talks;
+  for (int i = 0; i < 9; ++i) {
+    talks += R"([{"role": "user", "content": "the ship?"}, {"role": "assistant", "content": "rows."}])"
+             "\n";
+  }
+  write("talk.jsonl", talks);
+  write("marked.jinja",
+        "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}"
+        "{% else %}{{ m.content }}{% endif %}{% endfor %}.");
+  write("prompt.jinja", "{{ '>' if add_generation_prompt }}");
+  expect_followed({
+      {"put {% generation %} and {% endgeneration %} around the assistant's words in the template",
+       "$BYTES talk.jsonl --output talk.h5 --chat --chat-template prompt.jinja",
+       "$BYTES talk.jsonl --output talk.h5 --chat --chat-template marked.jinja"},
+      {"keep them apart, and give both to --data-path", "corpus merge corpus.h5 talk.h5 --output merged.h5",
+       "$ON --seq-length 16 --data-path corpus.h5 talk.h5"},
+      {"Try another --split, a longer --seq-length or more text", "$ON --seq-length 4 --data-path talk.h5",
+       "$ON --seq-length 16 --data-path talk.h5"},
+  });
+  expect_ended({{"longer than a sample. Try a longer --seq-length", "$ON --seq-length 12 --data-path talk.h5",
+                 "$ON --seq-length 16 --data-path talk.h5"}});
+}
+
 TEST_F(RemediesOfFiles, OfWarningsEndThem) {
   write("file", "");
   expect_ended({

@@ -6,6 +6,7 @@
 
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/data/dataset/numpy_random.hpp"
 
 namespace trireme::data {
@@ -67,17 +68,15 @@ void PackedSamples::log_packing() const {
     shortened += lost > 0 ? 1 : 0;
     lost_tokens += lost;
   }
-  log::info("{}: {} conversations in {} samples of {} tokens, {:.1f} % padding", range_.name, documents_.size(), size(),
-            sequence_length_ + 1,
-            100 - 100 * static_cast<double>(tokens) / (static_cast<double>(size()) * (sequence_length_ + 1)));
+  const double room = static_cast<double>(size()) * static_cast<double>(sequence_length_ + 1);
+  log::info("{}: {} in {} of {} tokens, {:.1f} % padding", range_.name, counted(std::ssize(documents_), "conversation"),
+            counted(size(), "sample"), sequence_length_ + 1, 100 - 100 * static_cast<double>(tokens) / room);
   if (shortened > 0) {
-    log::warn(
-        "{}: {} conversations are longer than a sample and lose their ends, {} tokens; a longer <seq_length> "
-        "keeps them",
-        range_.name, shortened, lost_tokens);
+    log::warn("{}: cut {} tokens from the ends of {}, longer than a sample. Try a longer <seq_length>", range_.name,
+              lost_tokens, counted(shortened, "conversation"));
   }
   if (const std::int64_t left_out = range_.documents - std::ssize(documents_); left_out > 0) {
-    log::warn("{}: {} conversations are left out: no learned token is in their first {}", range_.name, left_out,
+    log::warn("{}: left out {} without a learned token in the first {}", range_.name, counted(left_out, "conversation"),
               sequence_length_ + 1);
   }
 }
