@@ -102,7 +102,7 @@ check "joined documents see each other" [ "$(field lm_loss joined.jsonl | head -
 done_by 1 "${tune[@]}" --train-iters 1 --packed-documents joined --reset-position-ids --reset-attention-mask --metrics-file again.jsonl
 check "unless they are kept apart by name" [ "$(field lm_loss again.jsonl | head -1)" = "$(head -1 losses)" ]
 done_by 1 train "${shape[@]/96/24}" --data-path 0.5 chat.h5 0.5 text.h5 --global-batch-size 4 --lr 0.01 --train-iters 1 --eval-iters 0
-check "longer conversations are a warning" grep -q "cut .* tokens from the ends of .* conversations, longer than a sample" err
+check "longer conversations are a line of the log" grep -q "cut .* tokens from the ends of .* conversations, longer than a sample" err
 
 # The model answers, and ends its answer.
 echo '{"messages": [{"role": "user", "content": "the ship b?"}]}' >ask.jsonl

@@ -38,6 +38,8 @@ struct TrainingRunConfig {
   double init_scale = 1;
   double init_std = 0.02;
   DType dtype = DType::fp64;
+  std::shared_ptr<data::TokenStore> corpus{};  ///< in place of `synthetic_tokens`, shuffled by `seed`
+  std::int64_t seed = 1234;
   std::int64_t bert_rows = 64;  ///< samples of a BERT before they repeat
   std::int64_t steps = 5;
   double clip_grad = 1;
@@ -142,7 +144,8 @@ struct TrainingRun {
 
   static data::SampleSplits make_data(const TrainingRunConfig& config) {
     if (!config.model.is_bert() && config.model.predicts_tokens())
-      return data::make_gpt_data({{synthetic_tokens(config), 1.0}}, data_options(config));
+      return data::make_gpt_data({{config.corpus ? config.corpus : synthetic_tokens(config), 1.0}},
+                                 data_options(config));
     data::SampleSplits splits;
     splits.train = std::make_unique<FormulaBertSamples>(config.model, config.s, config.bert_rows);
     return splits;
@@ -150,7 +153,9 @@ struct TrainingRun {
   static data::GptDataOptions data_options(const TrainingRunConfig& config) {
     data::GptDataOptions options;
     options.sequence_length = config.s;
-    options.sampling = data::Sampling::sequential;
+    options.sampling = config.corpus ? data::Sampling::shuffled : data::Sampling::sequential;
+    options.seed = config.seed;
+    if (config.corpus) options.split_fractions = {1, 0, 0};
     if (config.documents.eod_mask_loss) options.document_ends = data::DocumentEnds::unlabelled;
     options.budgets = {{config.steps * config.batch, 0, 0}};
     return options;

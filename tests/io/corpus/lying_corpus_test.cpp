@@ -17,6 +17,7 @@ struct Lie {
   std::vector<std::int64_t> offsets{0, 2, 4};
   std::vector<std::uint16_t> tokens{1, 2, 3, 0};
   std::vector<std::int64_t> sentences{};  ///< offsets; none where empty
+  std::vector<std::int64_t> learned{};    ///< begins and ends of learned ranges; none where empty
 };
 class LyingCorpus : public CorpusFiles, public ::testing::WithParamInterface<Lie> {};
 
@@ -28,6 +29,7 @@ TEST_P(LyingCorpus, InconsistentCorpusIsRefused) {
     Digest table;
     table.update(lie.offsets.data(), lie.offsets.size() * 8);
     table.update(lie.sentences.data(), lie.sentences.size() * 8);
+    table.update(lie.learned.data(), lie.learned.size() * 8);
     table.update(digests.data(), digests.size());
     h5::File file = h5::File::create(path);
     const auto add = [&](const char* name, const auto& values) {
@@ -37,6 +39,10 @@ TEST_P(LyingCorpus, InconsistentCorpusIsRefused) {
     add("/tokens", lie.tokens);
     add("/document_offsets", lie.offsets);
     if (!lie.sentences.empty()) add("/sentence_offsets", lie.sentences);
+    if (!lie.learned.empty()) {
+      const ConstTensorView ranges(lie.learned.data(), {std::ssize(lie.learned) / 2, 2});
+      file.create_dataset(learned_ranges_name, ranges.dtype(), ranges.shape()).write(ranges);
+    }
     write_bytes(file, "/block_digests", digests, {std::ssize(digests)});
     const std::string payload = narrow_->payload();
     write_bytes(file, "/tokenizer_payload", payload, {std::ssize(payload)});
@@ -64,7 +70,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Lie{.words = "document offsets go from 0 to 5", .offsets = {0, 2, 5}},
                       Lie{.words = "document 1 begins at token 3 and ends at 2", .offsets = {0, 3, 2, 4}},
                       Lie{.words = "document offsets go from 1 to 4", .offsets = {1, 2, 4}},
-                      Lie{.words = "the sentences of", .vocabulary_size = 257, .sentences = {0, 1, 3, 4}}));
+                      Lie{.words = "the sentences of", .vocabulary_size = 257, .sentences = {0, 1, 3, 4}},
+                      Lie{.words = "go from 2 to 5 after 0, of 4 tokens", .vocabulary_size = 257, .learned = {2, 5}},
+                      Lie{.words = "go from 1 to 3 after 2", .vocabulary_size = 257, .learned = {0, 2, 1, 3}},
+                      Lie{.words = "go from 1 to 1 after 0", .vocabulary_size = 257, .learned = {1, 1}}));
 
 }  // namespace
 }  // namespace trireme::io

@@ -72,11 +72,11 @@ void PackedSamples::log_packing() const {
   log::info("{}: {} in {} of {} tokens, {:.1f} % padding", range_.name, counted(std::ssize(documents_), "conversation"),
             counted(size(), "sample"), sequence_length_ + 1, 100 - 100 * static_cast<double>(tokens) / room);
   if (shortened > 0) {
-    log::warn("{}: cut {} tokens from the ends of {}, longer than a sample. Try a longer <seq_length>", range_.name,
+    log::info("{}: cut {} tokens from the ends of {}, longer than a sample. Try a longer <seq_length>", range_.name,
               lost_tokens, counted(shortened, "conversation"));
   }
   if (const std::int64_t left_out = range_.documents - std::ssize(documents_); left_out > 0) {
-    log::warn("{}: left out {} without a learned token in the first {}", range_.name, counted(left_out, "conversation"),
+    log::info("{}: left out {} without a learned token in the first {}", range_.name, counted(left_out, "conversation"),
               sequence_length_ + 1);
   }
 }
