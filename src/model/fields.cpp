@@ -49,6 +49,7 @@ constexpr std::string_view output_names[] = {"pretraining", "classes", "choices"
 constexpr std::string_view family_names[] = {"gpt", "bert"};
 constexpr std::string_view score_names[] = {"softmax", "sigmoid"};
 constexpr std::string_view balance_names[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "none"};
+constexpr std::string_view target_names[] = {"qkv", "proj", "fc1", "fc2", "all-linear"};
 constexpr std::string_view router_type_names[] = {"", "fp32"};
 constexpr std::string_view drop_names[] = {"probs", "position"};
 
@@ -64,6 +65,7 @@ bool has_router_bias(const ModelConfig& config) { return config.experts.router_b
 bool has_qk_norm(const ModelConfig& config) { return config.qk_norm; }
 bool has_ahead(const ModelConfig& config) { return config.ahead.depths > 0; }
 bool is_latent(const ModelConfig& config) { return config.latent.used; }
+bool has_adapters(const ModelConfig& config) { return config.adapters.any(); }
 bool is_parallel(const ModelConfig& config) { return config.parallel_residual; }
 
 constexpr Need needs_rotary = {rotates, "<position_embedding_type> rope"};
@@ -71,6 +73,7 @@ constexpr Need needs_yarn = {is_yarn, "<position_embedding_type> yarn and <yarn_
 constexpr Need needs_latent = {is_latent,
                                "<multi_latent_attention>, <position_embedding_type> rope and <disable_bias_linear>"};
 constexpr Need needs_experts = {has_experts, "<num_experts> and <disable_bias_linear>"};
+constexpr Need needs_adapters = {has_adapters, "<lora_rank>"};
 constexpr Need needs_bert = {is_bert, "a BERT: give <model> bert-336m or <model_type> bert"};
 
 /// Values of the rows of ExpertConfig::balance. A term that only one of them has lacks the other's part, which
@@ -100,7 +103,23 @@ void set_losses(std::vector<BalanceTerm>& terms, std::string_view text) {
   if (items.size() < before) terms.back().coefficient = NAN;
 }
 
+std::string targets_of(const LowRankAdapters& adapters) {
+  std::vector<std::string_view> texts;
+  for (std::size_t i = 0; i < adapters.targets.size(); ++i) {
+    if (adapters.targets[i]) texts.push_back(target_names[i]);
+  }
+  return fmt::format("{}", fmt::join(texts, ","));
+}
+void set_targets(LowRankAdapters& adapters, std::string_view text) {
+  const std::vector<std::string_view> items = split(text, ',');
+  const bool all = std::ranges::find(items, "all-linear") != items.end();
+  for (std::size_t i = 0; i < adapters.targets.size(); ++i) {
+    adapters.targets[i] = all || std::ranges::find(items, target_names[i]) != items.end();
+  }
+}
+
 constexpr double max_factor = 1e6;
+constexpr double max_adapter_rank = 1 << 16;
 constexpr double max_depths = 16;
 
 /// Marks the rotary frequencies, which dedicated code reads and writes.
@@ -108,6 +127,7 @@ constexpr ConfigKeys rope_keys = {"", "rope_parameters.", ""};
 
 #define TRIREME_AT(...) .get = get_at<__VA_ARGS__>, .set = set_at<__VA_ARGS__>
 using C = ModelConfig;
+using A = LowRankAdapters;
 using E = ExpertConfig;
 using L = LatentAttention;
 using M = MultiTokenPrediction;
@@ -393,6 +413,24 @@ constexpr Field table[] = {
      .stored_if = has_ahead, .option = "mtp-loss-scaling-factor",
      .help = "Factor of the mean loss of the modules of <mtp_num_layers>; default 0.1.",
      .needs = {has_ahead, "<mtp_num_layers> and <position_embedding_type> rope"}, .log = " whose loss counts {}"},
+    {TRIREME_AT(&C::adapters, &A::rank), .role = FieldRole::adapter, .range = between(1, max_adapter_rank),
+     .attribute = "lora_rank", .option = "lora-rank",
+     .help = "Train adapters of rank N of linear layers (LoRA), and no other weight; default none.",
+     .log = ", adapters of rank {}"},
+    {TRIREME_AT(&C::adapters, &A::alpha), .role = FieldRole::adapter, .range = above(0), .attribute = "lora_alpha",
+     .stored_if = has_adapters, .option = "lora-alpha",
+     .help = "Adapters are multiplied by X / <lora_rank>; default 32.", .needs = needs_adapters, .log = " times {}",
+     .logs_default = true},
+    {TRIREME_AT(&C::adapters, &A::rank_stabilised), .role = FieldRole::adapter, .attribute = "lora_rank_stabilised",
+     .stored_if = has_adapters, .option = "use-rslora",
+     .help = "Multiply adapters by <lora_alpha> / sqrt(<lora_rank>) instead (rsLoRA).", .needs = needs_adapters,
+     .log = " over the rank's root"},
+    {.get = [](const C& config) -> FieldValue { return targets_of(config.adapters); },
+     .set = [](C& config, const FieldValue& value) { set_targets(config.adapters, std::get<std::string>(value)); },
+     .is_list = true, .item_names = target_names, .role = FieldRole::adapter, .attribute = "lora_targets",
+     .stored_if = has_adapters, .option = "lora-targets", .placeholder = "LAYER",
+     .help = "Linear layers with adapters: qkv, proj (attention's output), fc1, fc2, or all-linear, the default.",
+     .needs = needs_adapters, .log = " of {}"},
     {TRIREME_AT(&C::norm_placement), .names = placement_names, .attribute = "norm_placement", .stored_if = is_bert,
      .option = "apply-residual-connection-post-layernorm",
      .help = "BERT: normalise each sum of residual and branch, as first published, not each branch's input.",
@@ -524,6 +562,7 @@ ModelConfig canonical(const ModelConfig& config) {
   }
   if (!has_alibi(config)) result.scaled_alibi = false;
   if (config.ahead.depths == 0) result.ahead = plain.ahead;
+  if (!config.adapters.any()) result.adapters = plain.adapters;
   result.experts = canonical(config.experts, config.ffn_hidden);
   return result;
 }

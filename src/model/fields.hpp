@@ -16,8 +16,9 @@ namespace trireme::model {
 using FieldValue = std::variant<bool, std::int64_t, double, std::string>;
 
 enum class FieldRole {
-  form,  ///< any other property
-  size,  ///< a dimension
+  form,     ///< any other property
+  size,     ///< a dimension
+  adapter,  ///< an addition of fine-tuning, which <use_checkpoint_args> leaves
   /// A property of training only. Checkpoints store it as training.OPTION, if `stored_if` holds or is null.
   training
 };

@@ -24,12 +24,13 @@ double polynomial(const std::array<double, 8>& c, double x) {
 /// Initial values of one tensor, by index.
 class InitialValues {
  public:
-  InitialValues(const std::string& name, ParameterRole role, const Initialisation& options)
+  InitialValues(const std::string& name, ParameterRole role, std::int64_t columns, const Initialisation& options)
       : method_(options.method), role_(role), hash_(fnv1a(name)), key_(mix64(mix64(options.seed) + hash_)) {
     const bool hashed = method_ == InitMethod::hashed_uniform;
     factor_ = hashed ? 0.02 * std::sqrt(3.0) : options.std;
     if (role == ParameterRole::residual_matrix && options.scales_residual) factor_ /= std::sqrt(2.0 * options.layers);
     scale_ = name.starts_with("h.") ? options.scale : 1;
+    if (role == ParameterRole::adapter_inputs) bound_ = 1 / std::sqrt(static_cast<double>(columns));
   }
 
   double operator()(std::int64_t index) {
@@ -54,6 +55,10 @@ class InitialValues {
         return 0.1f * r;
       case ParameterRole::norm_bias:
         return 0.05f * r;
+      case ParameterRole::adapter_inputs:
+        return static_cast<float>(bound_) * r;
+      case ParameterRole::adapter_outputs:
+        return 0.02f * r;
     }
     return 0;
   }
@@ -61,7 +66,7 @@ class InitialValues {
   double normal(std::int64_t index) {
     if (role_ == ParameterRole::norm_weight) return 1;
     if (role_ == ParameterRole::bias || role_ == ParameterRole::norm_bias ||
-        role_ == ParameterRole::centred_norm_weight) {
+        role_ == ParameterRole::centred_norm_weight || role_ == ParameterRole::adapter_outputs) {
       return 0;
     }
     if (const std::int64_t call = index / 2; call != call_) {
@@ -70,7 +75,9 @@ class InitialValues {
     }
     const std::size_t half = index % 2 == 0 ? 0 : 2;
     const std::uint64_t bits = (std::uint64_t{words_[half]} << 32 | words_[half + 1]) >> 11;
-    return factor_ * scale_ * normal_quantile((static_cast<double>(bits) + 0.5) / 9007199254740992.0);
+    const double uniform = (static_cast<double>(bits) + 0.5) / 9007199254740992.0;
+    if (role_ == ParameterRole::adapter_inputs) return bound_ * (2 * uniform - 1);
+    return factor_ * scale_ * normal_quantile(uniform);
   }
 
   InitMethod method_;
@@ -79,6 +86,7 @@ class InitialValues {
   std::uint64_t key_;
   double factor_;  // factor of the uniform number, or standard deviation
   double scale_;
+  double bound_ = 0;        // bound of the uniform numbers of adapter_inputs
   std::int64_t call_ = -1;  // the last call of Philox, which serves two elements
   std::array<std::uint32_t, 4> words_{};
 };
@@ -146,7 +154,7 @@ double normal_quantile(double p) {
 }
 
 double initial_value(const std::string& name, ParameterRole role, std::int64_t index, const Initialisation& options) {
-  return InitialValues(name, role, options)(index);
+  return InitialValues(name, role, 1, options)(index);
 }
 
 void initialise(Backend& backend, std::span<const Parameter> parameters, const Initialisation& options) {
@@ -161,7 +169,7 @@ void initialise(Backend& backend, std::span<const Parameter> parameters, const I
       constexpr std::int64_t wanted_elements = 1 << 14;
       pool.parallel_ranges(rows, (wanted_elements + row_size - 1) / row_size,
                            [&](std::int64_t begin, std::int64_t end) {
-                             InitialValues initial(parameter.name, parameter.role, options);
+                             InitialValues initial(parameter.name, parameter.role, parameter.shape.back(), options);
                              for (std::int64_t row = begin; row < end; ++row) {
                                const std::int64_t first = first_index(parameter, row / repeats);
                                for (std::int64_t i = 0; i < row_size; ++i) {

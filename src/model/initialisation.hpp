@@ -36,10 +36,13 @@ struct Initialisation {
 /// (0.1 r if stored as the difference from 1); norm biases 0.05 r. Rounds constants, products and sums to fp32 in every
 /// training type, so that other programs can reproduce the weights without a file. Ignores the seed.
 ///
+/// Adapters, with both methods: A is uniform on (-1 / sqrt(in), 1 / sqrt(in)), as in PEFT; from the same 53 bits, or
+/// r / sqrt(in). B is 0, or 0.02 r.
+///
 /// Without `scales_residual`, residual matrices are not divided by sqrt(2 layers).
 void initialise(Backend& backend, std::span<const parallel::Parameter> parameters, const Initialisation& options);
 
-/// Returns one element of `initialise`, before conversion to the training type.
+/// Returns one element of `initialise`, before conversion to the training type; not of an adapter.
 double initial_value(const std::string& name, parallel::ParameterRole role, std::int64_t index,
                      const Initialisation& options);
 

@@ -86,6 +86,19 @@ void check_latent(const ModelConfig& config, const Expect& expect) {
 
 }  // namespace
 
+double LowRankAdapters::scale() const {
+  const auto r = static_cast<double>(rank);
+  return alpha / (rank_stabilised ? std::sqrt(r) : r);
+}
+
+bool LowRankAdapters::adapt(std::string_view prefix) const {
+  constexpr std::pair<std::string_view, std::size_t> places[] = {{".attn.qkv", 0},  {".attn.q", 0}, {".attn.kv", 0},
+                                                                 {".attn.proj", 1}, {".mlp.fc", 2}, {".mlp.proj", 3}};
+  return any() && std::ranges::any_of(places, [&](const auto& place) {
+           return prefix.ends_with(place.first) && targets[place.second];
+         });
+}
+
 double ModelConfig::score_scale() const {
   const double plain = 1 / std::sqrt(static_cast<double>(query_scalar == 0 ? head_dim() : query_scalar));
   if (!latent.used || rotary_scaling.kind != RotaryScalingKind::yarn) return plain;
@@ -160,6 +173,11 @@ void validate(const ModelConfig& config) {
   }
   if (config.latent.used) check_latent(config, expect);
   if (config.experts.any()) check_experts(config, expect);
+  if (config.adapters.any()) {
+    expect(!config.experts.any() && !config.latent.used && !config.predicts_ahead() && config.predicts_tokens(),
+           "<lora_rank>: adapters are for models that predict tokens, without <num_experts>, "
+           "<multi_latent_attention> and <mtp_num_layers>: leave it out");
+  }
   expect(config.ahead.depths == 0 || (config.causal() && !config.embedding_norm &&
                                       config.position_embedding != PositionEmbedding::learned_absolute),
          fmt::format("<mtp_num_layers> {} needs a GPT whose embeddings have neither positions nor norms: give "

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/backend/kernels/experts.hpp"
@@ -121,6 +123,27 @@ struct MultiTokenPrediction {
   double loss_factor = 0.1;  ///< factor of the mean of their losses in the training loss
 };
 
+/// Adapters of low rank (LoRA: Hu et al. 2021, arXiv:2106.09685): each linear layer W x of the layers that is a target
+/// becomes W x + scale() B A x, and only A [rank, in] and B [out, rank] are trained. Linear layers are named as in
+/// Megatron Bridge, without "linear_". A layer's fused weights share an A: queries, keys and values, or with grouped
+/// queries keys and values; gate and up.
+struct LowRankAdapters {
+  static constexpr int target_count = 4;
+  std::int64_t rank = 0;  ///< 0: none
+  double alpha = 32;
+  bool rank_stabilised = false;  ///< scale alpha / sqrt(rank) (Kalajdzievski 2023, arXiv:2312.03732)
+  /// Linear layers with adapters: qkv, proj (attention's output), fc1 and fc2.
+  std::array<bool, target_count> targets = {true, true, true, true};
+
+  bool any() const { return rank > 0; }
+  /// alpha / rank, or alpha / sqrt(rank).
+  double scale() const;
+  /// Returns whether there is an adapter of the linear layer called `prefix`: "h.0.attn.qkv".
+  bool adapt(std::string_view prefix) const;
+  /// Returns whether a parameter is part of an adapter, by its name.
+  static bool has(std::string_view parameter) { return parameter.find(".lora_") != std::string_view::npos; }
+};
+
 enum class RotaryScalingKind { none, llama3, yarn };
 
 /// Scaling of the rotary frequencies for sequences longer than those of an earlier training. There, channel pair i of
@@ -198,6 +221,7 @@ struct ModelConfig {
   bool shared_norm = false;        ///< the two branches of a parallel layer read one norm's result
   ExpertConfig experts = {};
   MultiTokenPrediction ahead = {};
+  LowRankAdapters adapters = {};
   NormPlacement norm_placement = NormPlacement::pre;  ///< post: BERT only
   bool binary_head = true;  ///< BERT: token types, a pooler and the prediction of the order of segments
   ModelOutput output = ModelOutput::pretraining;

@@ -45,18 +45,42 @@ Parameter& ParameterList::split(std::string name, Role role, const Shape& shape,
 
 void ParameterList::column_parallel(const std::string& prefix, bool bias, const Shape& shape, int dimension) {
   split(prefix + ".weight", Role::matrix, shape, dimension);
+  adapt(prefix, shape, dimension);
   const Shape outputs(shape.extents().first(static_cast<std::size_t>(shape.rank() - 1)));
   if (bias) split(prefix + ".bias", Role::bias, outputs, dimension);
 }
 
 void ParameterList::row_parallel(const std::string& prefix, bool bias, std::int64_t outputs, std::int64_t inputs) {
   split(prefix + ".weight", Role::residual_matrix, {outputs, inputs}, 1);
+  adapt(prefix, {outputs, inputs}, 1);
   if (bias) replicated(prefix + ".bias", Role::bias, {outputs});
 }
 
 void ParameterList::dense(const std::string& prefix, std::int64_t outputs, std::int64_t inputs, Role role) {
   replicated(prefix + ".weight", role, {outputs, inputs});
   replicated(prefix + ".bias", Role::bias, {outputs});
+}
+
+void ParameterList::adapt(const std::string& prefix, const Shape& shape, int dimension) {
+  if (!adapters_.adapt(prefix)) return;
+  const int last = shape.rank() - 1;
+  const auto add = [&](const char* suffix, Role role, const Shape& matrix, int of_matrix, bool is_split) {
+    if (is_split) return static_cast<void>(split(prefix + suffix, role, matrix, of_matrix));
+    replicated(prefix + suffix, role, matrix).gradient_is_partial = split_size_ > 1;
+  };
+  Shape outputs = shape;
+  outputs[last] = adapters_.rank;
+  add(".lora_a.weight", Role::adapter_inputs, {adapters_.rank, shape[last]}, 1, dimension == last);
+  add(".lora_b.weight", Role::adapter_outputs, outputs, dimension, dimension != last);
+}
+
+std::vector<Parameter> ParameterList::take() {
+  for (Parameter& parameter : list_) {
+    if (!adapters_.any() || parallel::is_adapter(parameter.role)) continue;
+    parameter.frozen = true;
+    parameter.gradient_is_partial = parameter.tied = false;
+  }
+  return std::move(list_);
 }
 
 void ParameterList::end_unit() {

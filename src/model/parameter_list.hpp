@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "src/model/model_config.hpp"
+#include "src/parallel/data/parameter_buffer.hpp"
 #include "src/parallel/parameter.hpp"
 #include "src/parallel/pipeline/pipeline_layout.hpp"
+#include "src/parallel/tensor/low_rank_term.hpp"
 
 namespace trireme::model {
 
@@ -57,12 +59,14 @@ inline const char* task_head_name(const ModelConfig& config) {
 
 /// Parameters of one rank, in layout order, before memory is allocated. Blocks declare theirs here. Shapes are logical;
 /// each call adds this tensor rank's shard, inside `of_expert` this expert tensor rank's. Linear weights are [out, in].
+/// With adapters, `prefix`.lora_a.weight [rank, in] and `prefix`.lora_b.weight [out, rank] follow the weight of each
+/// split layer that is a target, and all parameters but these are frozen.
 class ParameterList {
  public:
   using Role = parallel::ParameterRole;
 
-  explicit ParameterList(const StageShard& shard)
-      : shard_(shard), split_rank_(shard.tensor_rank), split_size_(shard.tensor_size) {}
+  explicit ParameterList(const StageShard& shard, const LowRankAdapters& adapters = {})
+      : shard_(shard), adapters_(adapters), split_rank_(shard.tensor_rank), split_size_(shard.tensor_size) {}
 
   /// Adds the full tensor on every tensor rank.
   parallel::Parameter& replicated(std::string name, Role role, const Shape& shape);
@@ -92,14 +96,28 @@ class ParameterList {
   void end_unit();
 
   const StageShard& shard() const { return shard_; }
-  std::vector<parallel::Parameter> take() { return std::move(list_); }
+  std::vector<parallel::Parameter> take();
 
  private:
+  /// Adds an adapter of the weight `prefix`, which is split along `dimension`. Its other matrix is on every tensor
+  /// rank, each of which has a term of its gradient (LowRankTerm).
+  void adapt(const std::string& prefix, const Shape& shape, int dimension);
+
   const StageShard& shard_;
+  LowRankAdapters adapters_;
   int split_rank_, split_size_;  // ranks over which `split` divides
   std::vector<parallel::Parameter> list_;
   std::size_t first_of_unit_ = 0;
   int unit_ = 0;
 };
+
+/// Adds the adapter of the weight `prefix` to its linear layer, if it is a target.
+template <class Linear>
+void adapt(Linear& linear, const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
+           const std::string& prefix, const ModelConfig& config) {
+  if (!config.adapters.adapt(prefix)) return;
+  linear.adapt(parallel::LowRankTerm(context, parameters.at(prefix + ".lora_a.weight"),
+                                     parameters.at(prefix + ".lora_b.weight"), config.adapters.scale()));
+}
 
 }  // namespace trireme::model

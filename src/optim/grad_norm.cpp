@@ -11,7 +11,9 @@ namespace {
 
 /// Returns whether this rank represents a parameter with a gradient among those of its replica.
 auto counts_here(const parallel::GradientGroup& group) {
-  return [rank = group.tensor.rank()](const parallel::Parameter& p) { return p.has_gradient && p.counts_here(rank); };
+  return [rank = group.tensor.rank()](const parallel::Parameter& p) {
+    return p.has_gradient && !p.frozen && p.counts_here(rank);
+  };
 }
 
 /// Calls function(bucket, begin, count) for the ranges of this rank's shard that count here in gradient group `number`.

@@ -150,6 +150,8 @@ Optimizer::Arrays Optimizer::arrays_of(std::size_t i) const {
 }
 
 std::vector<Optimizer::State> Optimizer::state(std::size_t i) const {
+  const parallel::Parameter& parameter = parameters_.parameters()[i];
+  if (parameter.frozen) return {{"model", parameter.value.flat(0, parameter.stored_numel())}};
   const Arrays arrays = arrays_of(i);
   const bool matrix = is_matrix(parameters_.parameters()[i]);
   std::vector<State> states = {{"model", arrays.masters}};

@@ -27,7 +27,7 @@ class Optimizer {
   /// State of one parameter, as a checkpoint names it.
   struct State {
     std::string kind;  ///< "model" for the masters, else a moment: "adamw_m"
-    TensorView data;   ///< flat; masters in the accumulation type, moments in their own
+    TensorView data;   ///< flat; masters in the accumulation type, or frozen in the training type, moments in their own
   };
 
   /// Rates of one update. A number alone is the learning rate.

@@ -18,13 +18,18 @@ enum class ParameterRole {
   bias,
   norm_weight,
   centred_norm_weight,
-  norm_bias
+  norm_bias,
+  adapter_inputs,  ///< A [rank, in] of an adapter (LowRankTerm)
+  adapter_outputs  ///< B [..., rank]
 };
 
+constexpr bool is_adapter(ParameterRole role) {
+  return role == ParameterRole::adapter_inputs || role == ParameterRole::adapter_outputs;
+}
 /// Weight decay depends on the role: matrices and embeddings decay, biases and norms do not.
 constexpr bool decays(ParameterRole role) {
   return role == ParameterRole::embedding || role == ParameterRole::matrix || role == ParameterRole::residual_matrix ||
-         role == ParameterRole::output_matrix;
+         role == ParameterRole::output_matrix || is_adapter(role);
 }
 
 /// One rank's shard of one parameter of the model. Names and shapes are logical: the same on every grid.
@@ -48,9 +53,11 @@ struct Parameter {
   /// False for a router's bias: its gradient stays 0, which no norm and no count includes. The optimizer leaves it
   /// unchanged, and train::RouterBiases updates it.
   bool has_gradient = true;
+  /// Not trained: without gradient, optimizer state and shards. `gradient` is empty, and no bucket has it.
+  bool frozen = false;
   int gradient_group = 0;  ///< number of the GradientGroup that reduces its gradient and shards its state
   TensorView value;        ///< in the training type
-  TensorView gradient;     ///< main gradient, to which backward adds: fp32, or fp64 in fp64 runs
+  TensorView gradient;     ///< main gradient, to which backward adds: fp32, or fp64 in fp64 runs; empty if frozen
   GradientSum sum;         ///< state of the main gradient
 
   std::int64_t stored_numel() const { return storage.numel(); }
@@ -59,7 +66,7 @@ struct Parameter {
   bool counts_here(int tensor_rank) const { return !shared_copy && (!replicated || tensor_rank == 0); }
 };
 
-/// Returns whether a parameter is a matrix inside the model: neither an embedding nor an output layer.
+/// Returns whether a parameter is a matrix inside the model: no embedding, output layer or adapter.
 inline bool is_hidden_matrix(const Parameter& p) {
   return p.role == ParameterRole::matrix || p.role == ParameterRole::residual_matrix;
 }

@@ -94,10 +94,10 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
   const parallel::DataParallelOptions& data = execution.parallel.data_parallel;
   const auto value = static_cast<double>(size_of(execution.dtype));
   const auto sum = static_cast<double>(size_of(accumulation_type(execution.dtype)));
-  double copied = value;  // bytes of a parameter on each of its holders
-  double shared = 0;      // and once for all of them
+  // Bytes of a parameter on each of its holders; of one that is trained also there, and once for all of them.
+  double values = value, copied = 0, shared = 0;
   if (!optimizer) {
-    copied += sum;  // read before it is rounded
+    values += sum;  // read before it is rounded
   } else {
     const double gradient = data.low_precision_gradients ? value : sum;
     (data.sharding == DataSharding::optimizer_and_gradients ? shared : copied) += gradient;
@@ -113,6 +113,8 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
   const double padding = (config.has_tied_head() || !config.predicts_tokens() ? 1 : 2) *
                          static_cast<double>(padded - config.vocabulary) * h;
   const double parameters = static_cast<double>(model::parameter_count(config)) + padding;
+  const double trained =
+      config.adapters.any() ? static_cast<double>(model::trained_parameter_count(config)) : parameters;
   const Experts experts = experts_of(config);
   const double tokens =
       static_cast<double>(execution.sequence_length) * static_cast<double>(execution.micro_batch_size);
@@ -121,8 +123,8 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
       training_fields(config, execution, grid.tensor_size()).predictions_of(execution.sequence_length);
   const std::int64_t logits = padded * predictions / execution.sequence_length / execution.cross_entropy_chunks;
   const double max_width = static_cast<double>(std::max({config.hidden, expansion, logits}));
-  return {parameters * (copied * grid.gradient_size() + shared) -
-              experts.elements * copied * (grid.gradient_size() - grid.expert_gradient_size()),
+  return {parameters * values * grid.gradient_size() + trained * (copied * grid.gradient_size() + shared) -
+              experts.elements * (values + copied) * (grid.gradient_size() - grid.expert_gradient_size()),
           grid.data_size() * tokens * max_width * value, padded};
 }
 

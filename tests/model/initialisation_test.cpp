@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -35,6 +36,23 @@ TEST(Initialisation, DoesNotDependOnTheThreads) {
   Initialisation threaded = normal;
   threaded.threads = 3;
   EXPECT_EQ(initialised(shard, DType::fp32, threaded), initialised(shard, DType::fp32, normal));
+}
+
+TEST(Initialisation, OfAdaptersIsUniformForTheInputsAndZeroForTheOutputs) {
+  const Parameter a = test::whole_parameter("h.0.mlp.fc.lora_a.weight", ParameterRole::adapter_inputs, {50, 100});
+  double sum = 0, squares = 0, largest = 0;
+  for (const double value : initialised(a, DType::fp64, normal)) {
+    sum += value;
+    squares += value * value;
+    largest = std::max(largest, std::abs(value));
+  }
+  // On (-0.1, 0.1): 5000 numbers of variance 0.01 / 3.
+  EXPECT_LT(largest, 0.1);
+  EXPECT_GT(largest, 0.0999);
+  EXPECT_NEAR(sum / 5000, 0, 4 * 0.1 / std::sqrt(3.0 * 5000));
+  EXPECT_NEAR(squares / 5000, 0.01 / 3, 2e-4);
+  const Parameter b = test::whole_parameter("h.0.mlp.fc.lora_b.weight", ParameterRole::adapter_outputs, {100, 50});
+  for (const double value : initialised(b, DType::fp64, normal)) EXPECT_EQ(value, 0);
 }
 
 TEST(Initialisation, ScaleMultipliesTheMatricesOfTheLayersOnly) {

@@ -36,7 +36,7 @@ TEST(ModelConfigAttributes, RestoreEveryModel) {
 
 /// Models that meet the conditions of some fields.
 std::vector<ModelConfig> models_with_conditions() {
-  std::vector<ModelConfig> models(7);
+  std::vector<ModelConfig> models(8);
   models[1].position_embedding = models[2].position_embedding = PositionEmbedding::rope;
   models[1].rotary_scaling = {RotaryScalingKind::yarn, 4, 16, 2, 64, 0.5, 0.25};
   models[2].window.left = 4;
@@ -51,6 +51,7 @@ std::vector<ModelConfig> models_with_conditions() {
   models[6] = models[1];
   models[6].linear_bias = false;
   models[6].latent.used = true;
+  models[7].adapters.rank = 2;
   return models;
 }
 

@@ -95,6 +95,11 @@ inline const std::vector<ModelVariant>& model_variants() {
        "position-embedding-type rope swiglu disable-bias-linear"},
       {"experts with norms after branches",
        "post-branch-norm disable-bias-linear num-experts 4 moe-router-pre-softmax"},
+      {"adapters", "lora-rank 3 lora-alpha 6"},
+      {"adapters of a Llama's attention and expansion",
+       "normalization RMSNorm position-embedding-type rope swiglu num-query-groups 2 "
+       "untie-embeddings-and-output-weights disable-bias-linear lora-rank 2 use-rslora lora-targets qkv,fc1"},
+      {"adapters of a BERT", "model-type bert lora-rank 2 lora-targets proj,fc2"},
       {"Llama",
        "normalization RMSNorm position-embedding-type rope swiglu num-query-groups 2 "
        "untie-embeddings-and-output-weights disable-bias-linear"},

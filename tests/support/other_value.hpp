@@ -11,7 +11,7 @@ namespace trireme::test {
 
 /// Another value of a field with which `config` stays valid; empty if no candidate is.
 inline std::optional<model::FieldValue> other_value(const model::Field& field, const model::ModelConfig& config) {
-  std::vector<model::FieldValue> candidates{true, false, std::string("101010101010")};
+  std::vector<model::FieldValue> candidates{true, false, std::string("101010101010"), std::string("qkv")};
   for (const std::int64_t i : {1, 2, 3, 24, 64, 96, 142, 512}) candidates.emplace_back(i);
   for (const double x : {0.25, 0.5, 3.0, 500.0}) candidates.emplace_back(x);
   const model::FieldValue present = field.get(config);

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "src/model/fields.hpp"
 #include "tests/support/training_run.hpp"
 
 // Runs of small models that PyTorch computed in fp64. Compile with TRIREME_FIXTURES, their folder.
@@ -58,16 +59,8 @@ inline SyntheticRun run_from(const nlohmann::json& run) {
   return result;
 }
 
-/// "synthetic", or "synthetic_hot", whose initial matrices are 16 times as large; "llama", "llama_hot", and "mixed" of
-/// both families; "modules_ahead" and "module_ahead_tied", which predict further tokens; the others have the layers of
-/// the models that name them.
-inline SyntheticRun synthetic_run(const std::string& name) {
-  const bool is_gpt2 = name.starts_with("synthetic");
-  const nlohmann::json run =
-      runs_of(is_gpt2 ? "synthetic_runs.json" : "llama_runs.json")[is_gpt2 ? name + "_fp64" : name];
-  const nlohmann::json& shape = run["config"];
-  SyntheticRun result = run_from(run);
-  model::ModelConfig& model = result.config.model;
+/// Sets what the options of a run's `shape` change in a GPT-2.
+inline void set_form(const nlohmann::json& shape, model::ModelConfig& model) {
   model.query_groups = shape.value("kv_heads", 0);
   model.kv_channels = shape.value("kv_channels", 0);
   if (shape.value("norm", "") == "RMSNorm") model.normalization = model::Normalization::rms_norm;
@@ -100,6 +93,30 @@ inline SyntheticRun synthetic_run(const std::string& name) {
   model.tied_output = shape.value("tied_output", model.tied_output);
   model.ahead.depths = shape.value("mtp", 0);
   model.ahead.loss_factor = shape.value("mtp_factor", model.ahead.loss_factor);
+}
+
+/// "synthetic", or "synthetic_hot", whose initial matrices are 16 times as large; "llama", "llama_hot", and "mixed" of
+/// both families; "modules_ahead" and "module_ahead_tied", which predict further tokens; the others have the layers of
+/// the models that name them.
+inline SyntheticRun synthetic_run(const std::string& name) {
+  const bool is_gpt2 = name.starts_with("synthetic");
+  const nlohmann::json run =
+      runs_of(is_gpt2 ? "synthetic_runs.json" : "llama_runs.json")[is_gpt2 ? name + "_fp64" : name];
+  SyntheticRun result = run_from(run);
+  set_form(run["config"], result.config.model);
+  return result;
+}
+
+/// Adapters of a GPT-2 or a Llama.
+inline SyntheticRun adapter_run(const std::string& name) {
+  const nlohmann::json run = runs_of("adapters/runs.json")[name];
+  const nlohmann::json& shape = run["config"];
+  SyntheticRun result = run_from(run);
+  set_form(shape, result.config.model);
+  model::set_fields(result.config.model,
+                    fmt::format("lora-rank {} lora-alpha {} lora-targets {}{}", shape["rank"].get<int>(),
+                                shape["alpha"].get<double>(), shape["targets"].get<std::string>(),
+                                shape.value("rslora", false) ? " use-rslora" : ""));
   return result;
 }
 

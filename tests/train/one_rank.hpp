@@ -40,6 +40,13 @@ struct Rig {
     initial.layers = config.layers;
     initial.std = std;
     model::initialise(*backend, gpt.parameters().parameters(), initial);
+    // B of adapters begins at 0, so that nothing would depend on A.
+    std::vector<parallel::Parameter> outputs;
+    std::ranges::copy_if(gpt.parameters().parameters(), std::back_inserter(outputs), [](const auto& parameter) {
+      return parameter.role == parallel::ParameterRole::adapter_outputs;
+    });
+    initial.method = model::InitMethod::hashed_uniform;
+    model::initialise(*backend, outputs, initial);
   }
   SelfCommunicator world;
   parallel::ProcessGrid grid{1, 1, 1};

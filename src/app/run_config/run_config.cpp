@@ -148,6 +148,8 @@ void RunConfigReader::finish(const std::optional<model::ModelConfig>& model, Pro
   if (model && config_.checkpoint.upcycling) {
     problems.attempt([&] { train::Upcycling(*model, config_.checkpoint.upcycling_granularity); });
   }
+  problems.exclude(!model || !model->adapters.any() || config_.optimizer.optimizer.kind != optim::OptimizerKind::muon,
+                   "lora-rank", "optimizer muon", "it updates matrices of the model, which are frozen");
   problems.report();
 }
 

@@ -28,7 +28,10 @@ parallel::ColumnParallelLinear make_qkv(const parallel::TensorContext& context,
   const bool grouped = config.kv_heads() != config.heads;
   const std::string first = prefix + (grouped ? ".q" : ".qkv");
   parallel::ColumnParallelLinear qkv(context, parameters.at(first + ".weight"), parameters.find(first + ".bias"));
-  if (grouped) qkv.add(parameters.at(prefix + ".kv.weight"), parameters.find(prefix + ".kv.bias"));
+  adapt(qkv, context, parameters, first, config);
+  if (!grouped) return qkv;
+  qkv.add(parameters.at(prefix + ".kv.weight"), parameters.find(prefix + ".kv.bias"));
+  adapt(qkv, context, parameters, prefix + ".kv", config);
   return qkv;
 }
 
@@ -63,6 +66,7 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
       alibi_shift_(config.scaled_alibi ? std::log2(static_cast<double>(config.head_dim())) / 2 : 0),
       layer_(layer),
       first_head_(first_head) {
+  adapt(projection_, context, parameters, prefix + ".proj", config);
   if (config.latent.used) {
     latent_.emplace(context, parameters, prefix, config, rotary_);
     return;
@@ -205,7 +209,9 @@ void SelfAttention::backward_heads(const LayerShape& shape, Gathering& doutput, 
     projection_.backward_input(doutput.rows(chunk), Activation::none, {}, chunk.of(dvalues));
   }
   arrived();
-  projection_.backward_weight(doutput.all(), without_padding(shape, gradients.heads_out));
+  if (projection_.trains()) {
+    projection_.backward_weight(doutput.all(), without_padding(shape, gradients.heads_out));
+  }
   const ConstTensorView qkv = saved.qkv;
   const AttentionProblem whole = problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores));
   const ConstHeads q = qkv_heads(qkv, shape, 0), k = qkv_heads(qkv, shape, 1), v = qkv_heads(qkv, shape, 2);

@@ -21,12 +21,15 @@ FeedForward::FeedForward(const parallel::TensorContext& context, const parallel:
       columns_(parameters.at(prefix + ".proj.weight").storage[1]),
       expansion_(context, parameters.at(prefix + ".fc.weight"), parameters.find(prefix + ".fc.bias")),
       projection_(context, parameters.at(prefix + ".proj.weight")),
-      activation_{config.gated, config.gated ? config.gate : config.activation} {}
+      activation_{config.gated, config.gated ? config.gate : config.activation} {
+  adapt(expansion_, context, parameters, prefix + ".fc", config);
+  adapt(projection_, context, parameters, prefix + ".proj", config);
+}
 
 FeedForward::Saved FeedForward::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
   Saved saved;
   saved.expanded = shape.allocate_rows(arena, activation_.expanded_columns(columns_));
-  if (!activation_.gated && !selective) saved.activated = shape.allocate_rows(arena, columns_);
+  if (!activation_.gated && !selective && projection_.trains()) saved.activated = shape.allocate_rows(arena, columns_);
   return saved;
 }
 
@@ -84,7 +87,7 @@ void FeedForward::backward_projection(Gathering& doutput, const Saved& saved, co
     activation_.backward(context_.backend, context_.stream(), dactivated, expanded, dexpanded);
   }
   filled();
-  if (saved.activated && weights == WeightGradient::later) return;
+  if (!projection_.trains() || (saved.activated && weights == WeightGradient::later)) return;
   const ArenaScope scope(context_.workspace);
   projection_.backward_weight(doutput.all(), saved.activated ? saved.activated : activate(saved.expanded));
 }
@@ -96,7 +99,7 @@ parallel::ChunkWorks FeedForward::backward_expansion(const LayerShape& shape, co
 }
 
 void FeedForward::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
-  if (saved.activated) {
+  if (saved.activated && projection_.trains()) {
     const ArenaScope scope(context_.workspace);
     projection_.backward_weight(context_.gather_now(shape.as_rows(gradients.output)), saved.activated);
   }

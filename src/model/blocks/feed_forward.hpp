@@ -20,7 +20,7 @@ class FeedForward {
   struct Saved {
     ConstTensorView input;  ///< matrix of x
     TensorView expanded;    ///< x W_fc^T + b_fc: [s b, f_local], gated [s b, 2 f_local]
-    TensorView activated;   ///< [s b, f_local]; empty where backward recomputes it
+    TensorView activated;   ///< [s b, f_local]; empty where backward recomputes it or no gradient reads it
   };
   /// Gradients that backward_weight reads.
   struct Gradients {

@@ -41,8 +41,14 @@ void Norm::forward_sum(ConstTensorView x, ConstTensorView bias, ConstTensorView 
 
 void Norm::backward(ConstTensorView dy, ConstTensorView x, const NormStatistics& statistics, ConstTensorView dresidual,
                     TensorView dx) const {
+  const ArenaScope scope(context_.workspace);
+  // The kernel always adds up these gradients. Those of frozen weights are not read.
+  const auto sum_of = [&](TensorView gradient, ConstTensorView value) {
+    if (gradient || !value) return gradient;
+    return context_.workspace.allocate(accumulation_type(value.dtype()), value.shape());
+  };
   context_.backend.norm().normalise_backward(context_.stream(), dy, x, weight_, statistics, dresidual, dx,
-                                             weight_gradient_, bias_gradient_);
+                                             sum_of(weight_gradient_, weight_.values), sum_of(bias_gradient_, bias_));
 }
 
 namespace {

@@ -46,7 +46,7 @@ class Norm {
   void forward_sum(ConstTensorView x, ConstTensorView bias, ConstTensorView residual, const Dropout& dropout,
                    TensorView sum, TensorView y, const NormStatistics& statistics) const;
   /// dx = gradient of x from dy, plus dresidual if given. Overwrites dx, which may be dy or dresidual. Accumulates the
-  /// gradients of weight and bias.
+  /// gradients of weight and bias, unless they are frozen.
   void backward(ConstTensorView dy, ConstTensorView x, const NormStatistics& statistics, ConstTensorView dresidual,
                 TensorView dx) const;
 

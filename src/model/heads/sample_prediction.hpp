@@ -32,12 +32,13 @@ class Dense {
   void forward(ConstTensorView x, Activation activation, TensorView pre_activation, TensorView y) const {
     context_.backend.gemm().linear(context_.stream(), x, weight_, bias_, activation, pre_activation, y);
   }
-  /// Accumulates the gradients of W and b from dy [n, out], the gradient before the activation. dx = dy W, overwritten,
-  /// times activation'(pre_activation) if x = activation(pre_activation) comes from the layer below.
+  /// Accumulates the gradients of W and b, unless they are frozen, from dy [n, out], the gradient before the
+  /// activation. dx = dy W, overwritten, times activation'(pre_activation) if x = activation(pre_activation) comes from
+  /// the layer below.
   void backward(ConstTensorView dy, ConstTensorView x, Activation activation, ConstTensorView pre_activation,
                 TensorView dx) const {
     GemmKernels& gemm = context_.backend.gemm();
-    gemm.linear_backward_weight(context_.stream(), dy, x, weight_gradient_, bias_gradient_);
+    if (weight_gradient_) gemm.linear_backward_weight(context_.stream(), dy, x, weight_gradient_, bias_gradient_);
     gemm.linear_backward_input(context_.stream(), dy, weight_, activation, pre_activation, dx);
   }
 

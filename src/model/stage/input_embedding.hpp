@@ -28,6 +28,8 @@ class InputEmbedding {
   /// Overwrites x [s_local, b, h]. The result's tensors come from `arena`.
   Saved forward(const LayerShape& shape, const MicroBatch& batch, const DropoutPlan& dropout, TensorView x,
                 Arena& arena) const;
+  /// Returns whether the parameters have gradients.
+  bool trains() const { return tokens_.trains(); }
   /// Accumulates the parameters' gradients from dx [s_local, b, h].
   void backward(const LayerShape& shape, const MicroBatch& batch, const DropoutPlan& dropout, const Saved& saved,
                 ConstTensorView dx) const;

@@ -82,11 +82,19 @@ std::int64_t active_numel(const std::vector<Parameter>& list, const ExpertConfig
   return of_all + (experts.any() ? of_experts / experts.count * experts.per_token : 0);
 }
 
+double adapter_numel(const std::vector<Parameter>& list) {
+  double sum = 0;
+  for (const Parameter& parameter : list) {
+    if (parallel::is_adapter(parameter.role)) sum += static_cast<double>(parameter.shape.numel());
+  }
+  return sum;
+}
+
 }  // namespace
 
 std::vector<Parameter> model_parameters(const ModelConfig& config, const StageShard& shard,
                                         const VocabularyPartition& vocabulary) {
-  ParameterList list(shard);
+  ParameterList list(shard, config.adapters);
   if (shard.first_stage) {
     add_embeddings(list, config, vocabulary);
     list.end_unit();
@@ -115,6 +123,12 @@ std::int64_t parameter_count(const ModelConfig& config) {
   return sum;
 }
 
+std::int64_t trained_parameter_count(const ModelConfig& config) {
+  std::int64_t sum = 0;
+  for (const Parameter& parameter : all_parameters(config)) sum += parameter.frozen ? 0 : parameter.shape.numel();
+  return sum;
+}
+
 std::int64_t active_parameter_count(const ModelConfig& config) {
   return active_numel(all_parameters(config), config.experts, false);
 }
@@ -124,19 +138,23 @@ double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s
   double matrices = 0, keys = 0;  // elements, and keys of a query, summed over the layers
   const StageShard shard;
   for (int layer = 0; layer < config.all_layers(); ++layer) {
-    ParameterList list(shard);
+    ParameterList list(shard, config.adapters);
     TransformerLayer::declare(list, config, layer);
-    matrices += static_cast<double>(active_numel(list.take(), config.experts, true));
+    const std::vector<Parameter> parameters = list.take();
+    const auto elements = static_cast<double>(active_numel(parameters, config.experts, true));
+    // Frozen matrices lack one of three products.
+    matrices += config.adapters.any() ? elements * 2 / 3 + adapter_numel(parameters) : elements;
     const std::int64_t left = config.window.of(config.kind_of(layer));
     keys += static_cast<double>(left < 0 ? s : std::min(s, left + 1));
   }
   // Multiply-adds a token, forward: the matrices, scores and weighted sums; a prediction: the logits. Times 2 for
   // FLOPs, times 3 for forward and the two halves of backward.
+  const double of_logits = config.adapters.any() ? 2.0 / 3 : 1;
   const double depths = config.predicts_ahead() ? config.ahead.depths : 0;
   const double per_token =
       matrices + depths * 2 * h * h + keys * static_cast<double>(config.attention_columns() + config.value_columns());
   const double per_prediction =
-      (1 + depths) * static_cast<double>(config.vocabulary) * h + (config.is_bert() ? h * h : 0);
+      ((1 + depths) * static_cast<double>(config.vocabulary) * h + (config.is_bert() ? h * h : 0)) * of_logits;
   const bool selects = config.is_bert() && predictions > 0;
   const double predicted = config.predicts_tokens() ? static_cast<double>(selects ? std::min(predictions, s) : s) : 0;
   return 6 * static_cast<double>(batch) * (static_cast<double>(s) * per_token + predicted * per_prediction);

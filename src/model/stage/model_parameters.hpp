@@ -28,6 +28,8 @@ std::vector<parallel::Parameter> all_parameters(const ModelConfig& config);
 /// Returns their number of elements. GPT-2 with f = 4 h: L (12 h^2 + 13 h) + V h + S h + 2 h. Llama with q = d heads
 /// and k = d kv_heads, d the head size: 2 V h + L (2 h q + 2 h k + 3 h f + 2 h) + h.
 std::int64_t parameter_count(const ModelConfig& config);
+/// The same without frozen parameters.
+std::int64_t trained_parameter_count(const ModelConfig& config);
 /// Returns the number of elements that compute one token: in a layer with experts, `experts.per_token` of them, the
 /// router and the shared expert. Without experts this is parameter_count().
 std::int64_t active_parameter_count(const ModelConfig& config);
@@ -37,8 +39,8 @@ std::int64_t active_parameter_count(const ModelConfig& config);
 /// A layer with experts counts those of active_parameter_count(), even if some drop tokens beyond their capacity.
 /// For GPT-2 with f = 4 h: 72 B s L h^2 (1 + s / 6 h + V / 12 L h) (Narayanan et al. 2021, arXiv:2104.04473). A layer
 /// with a window counts min(s, left + 1) keys for each query instead of s. BERT's masked-token head adds h^2 to V h,
-/// and both count for `predictions` tokens of a sample, at most s; 0: for all. A task head has neither term. D modules
-/// that predict further tokens add D layers, 2 D h^2 and D V h.
+/// and both count for `predictions` tokens of a sample, at most s; 0: for all. Frozen matrices count two thirds. A task
+/// head has neither term. D modules that predict further tokens add D layers, 2 D h^2 and D V h.
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s, std::int64_t predictions = 0);
 
 }  // namespace trireme::model

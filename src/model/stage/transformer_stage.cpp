@@ -196,7 +196,7 @@ void TransformerStage::run_backward(int chunk, int micro_batch, ConstTensorView 
   }
   dy = layers_.backward(pass, dy, first ? TensorView() : input_gradient, weights, state.layers);
   if (pass.probe != nullptr) pass.probe->after_backward(chunk, dy);
-  if (first) {
+  if (first && embedding_->trains()) {
     hooks_.before_backward(embedding_unit);
     embedding_->backward(shape, batch(micro_batch), pass.dropout, state.embedding, dy);
     hooks_.after_backward(embedding_unit, pass.last);

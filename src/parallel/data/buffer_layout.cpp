@@ -26,7 +26,7 @@ BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters
     const Parameter* previous = nullptr;
     for (std::size_t i = parameters.size(); i-- > 0;) {
       const Parameter& parameter = parameters[i];
-      if (parameter.gradient_group != group) continue;
+      if (parameter.gradient_group != group || parameter.frozen) continue;
       const bool begins_anew = previous != nullptr && (parameter.tied || previous->tied ||
                                                        (split.unit_buckets && parameter.unit != previous->unit));
       if (begins_anew || (split.bucket_elements > 0 && bucket.size >= split.bucket_elements)) close();
@@ -40,6 +40,13 @@ BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters
     }
     close();
   }
+  frozen_.begin = elements_;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].frozen) continue;
+    bucket_of_[i] = buckets_.size();
+    offsets_[i] = frozen_.begin + frozen_.size;
+    frozen_.size += round_up(parameters[i].stored_numel(), alignment);
+  }
 
   std::size_t count = 0;
   for (const Parameter& parameter : parameters) {
@@ -50,6 +57,7 @@ BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters
   }
   for (std::vector<ParameterUnit>& units : units_) units.resize(count);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].frozen) continue;
     ParameterUnit& unit =
         units_[static_cast<std::size_t>(parameters[i].gradient_group)][static_cast<std::size_t>(parameters[i].unit)];
     const Bucket& home = home_of(i);
@@ -71,7 +79,7 @@ BufferLayout::BufferLayout(DType dtype, const std::vector<Parameter>& parameters
 
 ShardRange BufferLayout::shard_range(std::size_t i, std::int64_t numel, int shard) const {
   const Bucket& bucket = home_of(i);
-  const std::int64_t shard_begin = bucket.begin + bucket.shard_size() * shard;
+  const std::int64_t shard_begin = bucket.begin + (bucket.shards == 1 ? 0 : bucket.shard_size() * shard);
   const std::int64_t begin = std::max(offsets_[i], shard_begin);
   const std::int64_t end = std::min(offsets_[i] + numel, shard_begin + bucket.shard_size());
   if (begin >= end) return {};

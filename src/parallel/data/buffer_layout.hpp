@@ -47,20 +47,26 @@ struct ShardRange {
 /// the list because backward finishes the last gradients first. Every parameter begins at a multiple of 64 bytes of its
 /// values. Buckets hold complete parameters of one group. Their padding makes each divide into equal shards that begin
 /// at such multiples too. Shards ignore the bounds of parameters (Rajbhandari et al. 2019, arXiv:1910.02054). A
-/// parameter tied to another stage's has a separate bucket, so that both stages divide it alike. Pure arithmetic.
+/// parameter tied to another stage's has a separate bucket, so that both stages divide it alike. Frozen parameters
+/// follow all buckets. Pure arithmetic.
 class BufferLayout {
  public:
   BufferLayout(DType dtype, const std::vector<Parameter>& parameters, const BufferSplit& split);
 
-  /// Elements of the full buffer, and of one shard of all buckets.
+  /// Elements of all buckets, with the frozen parameters behind them, and of one shard of all buckets.
   std::int64_t elements() const { return elements_; }
+  std::int64_t all_elements() const { return elements_ + frozen_.size; }
   std::int64_t shard_elements() const { return shard_elements_; }
 
   /// First element of parameter i.
   std::int64_t offset(std::size_t i) const { return offsets_[i]; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// Bucket of parameter i; of a frozen one, the number of buckets.
   std::size_t bucket_of(std::size_t i) const { return bucket_of_[i]; }
-  const Bucket& home_of(std::size_t i) const { return buckets_[bucket_of_[i]]; }
+  /// The same with its bounds; of a frozen parameter those of all frozen ones, which are in one shard.
+  const Bucket& home_of(std::size_t i) const {
+    return bucket_of_[i] < buckets_.size() ? buckets_[bucket_of_[i]] : frozen_;
+  }
   std::size_t gradient_groups() const { return units_.size(); }
   /// Units of a gradient group by number; those of which it has no parameter have size 0.
   const std::vector<ParameterUnit>& units(std::size_t gradient_group) const { return units_[gradient_group]; }
@@ -73,6 +79,7 @@ class BufferLayout {
   std::vector<std::int64_t> offsets_;
   std::vector<std::size_t> bucket_of_;
   std::vector<Bucket> buckets_;
+  Bucket frozen_;
   std::vector<std::vector<ParameterUnit>> units_;  // by gradient group
 };
 

@@ -79,7 +79,7 @@ ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Para
     tensor = Tensor(memory == nullptr ? backend : *memory, type, {elements});
     backend.elementwise().fill(backend.compute_stream(), 0, tensor);
   };
-  make(values_, dtype, layout_.elements());
+  make(values_, dtype, layout_.all_elements());
   if (!gradient_shards(options))
     make(gradients_, options.low_precision_gradients ? dtype : accumulated, layout_.elements());
   if (uses_work(options)) {
@@ -91,6 +91,7 @@ ParameterBuffer::ParameterBuffer(Backend& backend, DType dtype, std::vector<Para
     const ParameterUnit& unit = layout_.units(group_of(i))[unit_of(i)];
     const std::int64_t size = parameter.stored_numel();
     parameter.value = values().flat(layout_.offset(i), size).reshape(parameter.storage);
+    if (parameter.frozen) continue;
     parameter.gradient =
         unit_gradients(group_of(i), unit_of(i)).flat(layout_.offset(i) - unit.begin, size).reshape(parameter.storage);
     if (!has_work()) parameter.sum = GradientSum(*sums_, i);
@@ -138,6 +139,7 @@ TensorView ParameterBuffer::shard_gradients(std::size_t bucket) const {
 }
 
 TensorView ParameterBuffer::shard_gradient(std::size_t i) const {
+  if (parameters_[i].frozen) return {static_cast<std::byte*>(nullptr), accumulation_type(values().dtype()), {0}};
   const ShardRange own = shard_range(i);
   return shard_gradients(layout_.bucket_of(i)).flat(own.at, own.count);
 }

@@ -54,7 +54,7 @@ void validate(const DataParallelOptions& options, DType dtype);
 /// All parameters of one rank and their main gradients, in the layout of BufferLayout. Clearing, reducing and updating
 /// run over long arrays. With N elements, d shards, A the accumulation type:
 ///
-///   values            N, training type.
+///   values            N, training type, and the frozen parameters, which have nothing else.
 ///   main gradients    N in A; with low_precision_gradients N in the training type, and N / d in A for their sum;
 ///                     in ZeRO 2 N / d in A.
 ///   work              with low-precision gradients or ZeRO 2: fp32 memory (A) in which layers add up gradients. Units
@@ -95,7 +95,7 @@ class ParameterBuffer {
   bool is_sharded() const { return options_.sharding != DataSharding::none; }
 
   TensorView values() const { return values_; }
-  /// Main gradients of all parameters; empty in ZeRO 2.
+  /// Main gradients of all parameters that are trained; empty in ZeRO 2.
   TensorView gradients() const { return gradients_; }
   /// Returns whether layers add gradients to work memory instead of the main gradients.
   bool has_work() const { return static_cast<bool>(work_.view()); }
@@ -110,7 +110,7 @@ class ParameterBuffer {
   TensorView shard_gradients(std::size_t bucket) const;
   /// This rank's shard of `values`, which are bucket_gradients or bucket_values.
   TensorView own_shard(std::size_t bucket, TensorView values) const;
-  /// Range of parameter i in this rank's shard, and its gradient.
+  /// Range of parameter i in this rank's shard, and its gradient, which has no elements if it is frozen.
   ShardRange shard_range(std::size_t i) const {
     return layout_.shard_range(i, parameters_[i].stored_numel(), shard_of(layout_.home_of(i)));
   }

@@ -5,8 +5,9 @@
 
 namespace trireme::parallel {
 namespace {
-/// Merges all dimensions except the last.
+/// Merges all dimensions except the last, if there is a tensor.
 TensorView as_matrix(TensorView tensor) {
+  if (!tensor) return tensor;
   const std::int64_t columns = tensor.shape().back();
   return tensor.reshape({columns == 0 ? 0 : tensor.numel() / columns, columns});
 }
@@ -28,7 +29,7 @@ void ColumnParallelLinear::add(const Parameter& weight, const Parameter* bias) {
   const std::int64_t outputs = projection.weight.shape()[0];
   if (bias != nullptr) {
     projection.bias = bias->value.reshape({outputs});
-    projection.bias_gradient = bias->gradient.reshape({outputs});
+    if (bias->gradient) projection.bias_gradient = bias->gradient.reshape({outputs});
   }
   outputs_ += outputs;
   projections_.push_back(projection);
@@ -49,10 +50,19 @@ void ColumnParallelLinear::forward(ConstTensorView x, Activation activation, Ten
 
 void ColumnParallelLinear::multiply(RowChunk chunk, ConstTensorView x, Activation activation, TensorView pre_activation,
                                     TensorView y) const {
+  GemmKernels& gemm = context_.backend.gemm();
   for (const Projection& projection : projections_) {
-    context_.backend.gemm().linear(context_.stream(), x, projection.weight, projection.bias, activation,
-                                   chunk.of(outputs_of(projection, pre_activation)),
-                                   chunk.of(outputs_of(projection, y)), projection.fp8.forward(x, projection.weight));
+    const TensorView z = chunk.of(outputs_of(projection, pre_activation)), result = chunk.of(outputs_of(projection, y));
+    const std::optional<Fp8Product> fp8 = projection.fp8.forward(x, projection.weight);
+    if (!projection.adapter) {
+      gemm.linear(context_.stream(), x, projection.weight, projection.bias, activation, z, result, fp8);
+      continue;
+    }
+    const bool activates = activation != Activation::none;
+    const TensorView sum = activates ? z : result;
+    gemm.linear(context_.stream(), x, projection.weight, projection.bias, Activation::none, {}, sum, fp8);
+    projection.adapter->forward(x, sum);
+    if (activates) context_.backend.elementwise().activate(context_.stream(), activation, sum, result);
   }
 }
 
@@ -64,6 +74,7 @@ void ColumnParallelLinear::multiply_gradient(RowChunk chunk, ConstTensorView dy,
     const ConstTensorView rows = chunk.of(outputs_of(projection, dy));
     context_.backend.gemm().linear_backward_input(context_.stream(), rows, projection.weight, Activation::none, {},
                                                   product, projection.fp8.backward_input(rows, projection.weight));
+    if (projection.adapter) projection.adapter->backward_input(rows, product);
     if (!first) context_.backend.elementwise().add(context_.stream(), product, term);
   }
 }
@@ -80,7 +91,7 @@ ChunkWorks ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorV
   Stream& stream = context_.stream();
   const ArenaScope scope(context_.workspace);
   std::optional<TensorContext::Gathering> started;
-  if (input == nullptr && weights == WeightGradient::now) input = &started.emplace(context_.gather(x));
+  if (input == nullptr && weights == WeightGradient::now && trains()) input = &started.emplace(context_.gather(x));
   if (input != nullptr && !context_.overlap) input->all();
   ChunkWorks sums;
   for (int i = 0; i < context_.row_chunks; ++i) {
@@ -94,8 +105,14 @@ ChunkWorks ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorV
 }
 
 void ColumnParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
+  if (!trains()) return;
   const ArenaScope scope(context_.workspace);
   accumulate(dy, context_.gather_now(x));
+}
+
+bool ColumnParallelLinear::trains() const {
+  return std::ranges::any_of(
+      projections_, [](const Projection& projection) { return projection.weight_gradient || projection.adapter; });
 }
 
 void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTensorView x, TensorView dx,
@@ -123,6 +140,8 @@ void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTens
 void ColumnParallelLinear::accumulate(ConstTensorView dy, ConstTensorView x) const {
   for (const Projection& projection : projections_) {
     const ConstTensorView outputs = outputs_of(projection, dy);
+    if (projection.adapter) projection.adapter->backward_weight(outputs, x);
+    if (!projection.weight_gradient) continue;
     context_.backend.gemm().linear_backward_weight(context_.stream(), outputs, x, projection.weight_gradient,
                                                    projection.bias_gradient, projection.sum.next(),
                                                    projection.fp8.backward_weight(outputs, x));
@@ -148,15 +167,24 @@ void RowParallelLinear::forward(ConstTensorView x, TensorView y) const {
 void RowParallelLinear::multiply(ConstTensorView x, TensorView term) const {
   context_.backend.gemm().linear(context_.stream(), x, weight_, {}, Activation::none, {}, term,
                                  fp8_.forward(x, weight_));
+  if (adapter_) adapter_->forward(x, term);
 }
 
 void RowParallelLinear::backward_input(ConstTensorView dy, Activation activation, ConstTensorView pre_activation,
                                        TensorView dx) const {
-  context_.backend.gemm().linear_backward_input(context_.stream(), dy, weight_, activation, pre_activation, dx,
-                                                fp8_.backward_input(dy, weight_));
+  const bool ends_apart = adapter_ && activation != Activation::none;
+  context_.backend.gemm().linear_backward_input(
+      context_.stream(), dy, weight_, ends_apart ? Activation::none : activation,
+      ends_apart ? ConstTensorView() : pre_activation, dx, fp8_.backward_input(dy, weight_));
+  if (adapter_) adapter_->backward_input(dy, dx);
+  if (ends_apart) {
+    context_.backend.elementwise().activate_backward(context_.stream(), activation, dx, pre_activation, dx);
+  }
 }
 
 void RowParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
+  if (adapter_) adapter_->backward_weight(dy, x);
+  if (!weight_gradient_) return;
   context_.backend.gemm().linear_backward_weight(context_.stream(), dy, x, weight_gradient_, {}, sum_.next(),
                                                  fp8_.backward_weight(dy, x));
 }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "src/parallel/parameter.hpp"
+#include "src/parallel/tensor/low_rank_term.hpp"
 #include "src/parallel/tensor/tensor_context.hpp"
 
 namespace trireme::parallel {
@@ -12,6 +14,8 @@ namespace trireme::parallel {
 // backward, before the first. The activations between them stay on their rank. With sequence parallelism
 // (TensorContext) the tensors outside are this rank's n / t rows. Then the first layer gathers its input, again in
 // backward since only the rows are kept, and each sum is scattered. Below, N is n, or n / t with sequence parallelism.
+
+// A frozen weight has no gradient: functions that accumulate it skip it, and run for its adapter alone, if any.
 
 /// Time of the weight's gradient: in backward_input, behind its communication, or in backward_weight.
 enum class WeightGradient { now, later };
@@ -27,6 +31,8 @@ class ColumnParallelLinear {
   ColumnParallelLinear(const TensorContext& context, const Parameter& weight, const Parameter* bias);
   /// Adds a weight of the same input.
   void add(const Parameter& weight, const Parameter* bias);
+  /// Adds an adapter of the weight that was added last.
+  void adapt(const LowRankTerm& adapter) { projections_.back().adapter.emplace(adapter); }
 
   /// Overwrites y and, with an activation, pre_activation, both [n, out / t].
   void forward(ConstTensorView x, Activation activation, TensorView pre_activation, TensorView y) const;
@@ -61,6 +67,7 @@ class ColumnParallelLinear {
     GradientSum sum;
     TensorView bias_gradient;
     Fp8Weight fp8;
+    std::optional<LowRankTerm> adapter;
     std::int64_t first_output = 0;  // among those of all projections
   };
   /// Matrix of a projection within y or a tensor of the same layout.
@@ -68,6 +75,8 @@ class ColumnParallelLinear {
   View outputs_of(const Projection& projection, View y) const;
   /// term = dy W of a chunk, this rank's term of dx; dy has all rows.
   void multiply_gradient(RowChunk chunk, ConstTensorView dy, TensorView term) const;
+  /// Returns whether a gradient is accumulated.
+  bool trains() const;
   /// Runs backward_weight on the gathered x.
   void accumulate(ConstTensorView dy, ConstTensorView x) const;
 
@@ -82,6 +91,10 @@ class RowParallelLinear {
  public:
   /// Defers the weight's gradient (GradientSums).
   RowParallelLinear(const TensorContext& context, const Parameter& weight);
+  /// Adds an adapter of the weight.
+  void adapt(const LowRankTerm& adapter) { adapter_.emplace(adapter); }
+  /// Returns whether backward_weight accumulates a gradient.
+  bool trains() const { return weight_gradient_ || adapter_; }
   /// Overwrites y.
   void forward(ConstTensorView x, TensorView y) const;
   /// term = x W^T, this rank's term of the sum y, for some rows. No communication.
@@ -97,6 +110,7 @@ class RowParallelLinear {
   TensorView weight_gradient_;
   GradientSum sum_;
   Fp8Weight fp8_;
+  std::optional<LowRankTerm> adapter_;
 };
 
 }  // namespace trireme::parallel

@@ -41,6 +41,8 @@ class VocabularyParallelEmbedding {
                               const Parameter& table);
   /// ids [n] int32; y [n, h], overwritten, complete on every rank, or with sequence parallelism this rank's [n / t, h].
   void forward(ConstTensorView ids, TensorView y) const;
+  /// Returns whether the table has a gradient.
+  bool trains() const { return static_cast<bool>(table_gradient_); }
   /// Accumulates the table's gradient from dy, which has y's shape.
   void backward(ConstTensorView ids, ConstTensorView dy) const;
 

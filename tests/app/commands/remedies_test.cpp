@@ -16,6 +16,8 @@ TEST_F(RemediesOfFiles, OfACheckpointLeadToARun) {
       {"Try --no-load-optim to resume with new moments", "$MORE --load weights",
        "$MORE --load weights --no-load-optim"},
       {"or --finetune to start a new run", "$MORE --load weights", "$MORE --load weights --finetune"},
+      {"give --load of its checkpoint, with --finetune", "$MORE --lora-rank 2",
+       "$MORE --lora-rank 2 --load weights --finetune"},
       {"Try --optimizer adam", "$MORE --load saved --optimizer sgd", "$MORE --load saved --optimizer adam"},
       {"--no-load-optim for new moments", "$MORE --load saved --optimizer sgd",
        "$MORE --load saved --optimizer sgd --no-load-optim"},

@@ -48,6 +48,25 @@ TEST(BufferLayout, ClosesABucketThatIsFull) {
   EXPECT_EQ(layout.units(0)[2].last_bucket, 1u);
 }
 
+TEST(BufferLayout, FrozenParametersFollowAllBucketsInOneShard) {
+  std::vector<Parameter> parameters = six();
+  for (const std::size_t i : {0, 2, 3}) parameters[i].frozen = true;
+  const BufferLayout layout(DType::fp32, parameters, {{2}, 0, false});
+  ASSERT_EQ(layout.buckets().size(), 1u);
+  EXPECT_THAT(layout.buckets()[0].parameters, testing::ElementsAre(5, 4, 1));
+  // f, e and b are 16 + 48 + 16, which two shards round up to 96; a, c and d are 32 + 16 + 112.
+  EXPECT_EQ(layout.elements(), 96);
+  EXPECT_EQ(layout.all_elements(), 256);
+  EXPECT_EQ(layout.offset(0), 96);
+  EXPECT_EQ(layout.offset(2), 128);
+  EXPECT_EQ(layout.offset(3), 144);
+  EXPECT_EQ(layout.units(0)[1].size, 0);
+  for (const int shard : {0, 1}) {
+    EXPECT_EQ(layout.shard_range(3, 100, shard).begin, 0);
+    EXPECT_EQ(layout.shard_range(3, 100, shard).count, 100);
+  }
+}
+
 TEST(BufferLayout, BucketsMayEndWithTheirGroups) {
   const BufferLayout layout(DType::fp32, six(), {{3}, 0, true});
   ASSERT_EQ(layout.buckets().size(), 3u);

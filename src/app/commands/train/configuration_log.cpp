@@ -63,7 +63,9 @@ void log_model(const Job& job, const RunConfig& config, const model::ModelConfig
                                     config.parallel.grid.vocabulary_multiple, config.parallel.grid.padded_vocabulary)
           .padded_size(),
       variants_text(model), model.hidden_dropout, model.attention_dropout, model::parameter_count(model),
-      model.experts.any() ? fmt::format(", {} of them active", model::active_parameter_count(model)) : "");
+      model.experts.any()    ? fmt::format(", {} of them active", model::active_parameter_count(model))
+      : model.adapters.any() ? fmt::format(", {} of them trained", model::trained_parameter_count(model))
+                             : "");
   const std::string preset_values = config.model.preset_values(model);
   if (!preset_values.empty()) log::info("--model {} sets {}", config.model.preset, preset_values);
   const std::string slow =

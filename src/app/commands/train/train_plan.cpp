@@ -280,11 +280,17 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
       const train::Upcycling upcycling(plan.model, config.checkpoint.upcycling_granularity);
       require_same_model(stored, model::attributes_of(upcycling.dense_form()));
     } else {
-      require_same_model(stored, plan.attributes);
+      // The base of new adapters has none.
+      model::ModelConfig before = plan.model;
+      if (!model::config_from(stored).adapters.any()) before.adapters = {};
+      require_same_model(stored, attributes_of(before));
     }
     keep_tokenizer(plan.start.description, false, plan);
     plan.pretrained = std::make_shared<OpenCheckpoint>(std::exchange(plan.start, {}));
   }
+  TRIREME_CHECK(!plan.model.adapters.any() || plan.start.reader || plan.pretrained, ConfigError,
+                "--lora-rank: adapters are trained beside the weights of a model: give --load of its checkpoint, with "
+                "--finetune");
   std::vector<data::SampleBudget> earlier_budgets;
   if (plan.start.reader) {
     const Attributes& stored = plan.start.description.attributes;

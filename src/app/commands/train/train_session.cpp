@@ -109,10 +109,11 @@ void TrainSession::load_pretrained() {
   std::vector<checkpoint::StateTensor> shared;
   const bool is_task = !plan_.model.predicts_tokens();
   for (const checkpoint::StateTensor& tensor : trainer_.state_tensors(train::OptimizerState::left_out)) {
-    const bool is_new =
+    const bool is_adapter = model::LowRankAdapters::has(tensor.name) && !before.adapters.any();
+    const bool is_head =
         is_task && (tensor.name.starts_with(fmt::format("model/{}.", model::task_head_name(plan_.model))) ||
                     (tensor.name.starts_with("model/pooler.") && !before.has_binary_head()));
-    if (!is_new) shared.push_back(tensor);
+    if (!is_adapter && !is_head) shared.push_back(tensor);
   }
   std::optional<train::Upcycling> upcycling;
   if (config_.checkpoint.upcycling) {
