@@ -12,6 +12,7 @@
 
 #include "cuda/gpu/launch.hpp"
 #include "cuda/runtime/stream.hpp"
+#include "src/backend/kernels/fp8.hpp"
 #include "src/tensor/dtype.hpp"
 #include "src/tensor/memory.hpp"
 
@@ -85,6 +86,27 @@ __device__ __forceinline__ std::uint32_t permute_bytes(std::uint32_t low, std::u
   std::uint32_t bytes;
   asm("prmt.b32 %0,%1,%2,%3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));
   return bytes;
+}
+
+/// *to = max(*to, value), together with other threads and blocks.
+__device__ __forceinline__ void atomic_max(std::uint64_t* to, std::uint64_t value) {
+  asm volatile("red.global.max.u64 [%0],%1;" : : "l"(to), "l"(value) : "memory");
+}
+
+/// Returns the bytes of two numbers rounded to FP8, that of `low` in the lower half.
+template <Fp8Format format>
+__device__ __forceinline__ std::uint16_t fp8_codes(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  std::uint16_t codes;
+  if constexpr (format == Fp8Format::e4m3)
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0,%1,%2;" : "=h"(codes) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0,%1,%2;" : "=h"(codes) : "f"(high), "f"(low));
+  return codes;
+#else
+  const int upper = fp8_code(round_to_fp8(high, format), format);
+  return static_cast<std::uint16_t>(upper << 8 | fp8_code(round_to_fp8(low, format), format));
+#endif
 }
 
 template <class T>

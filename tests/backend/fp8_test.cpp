@@ -40,6 +40,20 @@ TEST(Fp8, RoundsToTheNearestNumberTiesToEven) {
   }
 }
 
+TEST(Fp8, BytesAreThoseOfTheFormats) {
+  for (const Fp8Format format : {Fp8Format::e4m3, Fp8Format::e5m2}) {
+    const std::vector<float> numbers = numbers_of(format);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      EXPECT_EQ(fp8_code(numbers[i], format), i) << numbers[i];
+      EXPECT_EQ(fp8_code(-numbers[i], format), i | 0x80) << numbers[i];
+      EXPECT_EQ(fp8_number(static_cast<std::uint8_t>(i), format), numbers[i]);
+      EXPECT_EQ(fp8_number(static_cast<std::uint8_t>(i | 0x80), format), -numbers[i]);
+    }
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_TRUE(std::isnan(fp8_number(fp8_code(nan, format), format)));
+  }
+}
+
 TEST(Fp8, ScalesByTheLargestPowerOfTwoThatKeepsTheMagnitude) {
   for (const Fp8Format format : {Fp8Format::e4m3, Fp8Format::e5m2}) {
     const float largest = numbers_of(format).back();

@@ -131,6 +131,10 @@ TEST(PtxConversions, RoundAndSaturate) {
       {"cvt.rn.bf16.f32 %rs20, %f10;", 0x3f818000, 0, 0, 0x3f82},
       {"cvt.rn.bf16x2.f32 %r20, %f10, %f11;", one, 0xc0000000, 0, 0x3f80c000},
       {"cvt.rn.f16x2.f32 %r20, %f10, %f11;", one, 0xc0000000, 0, 0x3c00c000},
+      {"cvt.rn.satfinite.e4m3x2.f32 %rs20, %f10, %f11;", one, 0xc3e80000, 0, 0x38fe},         // -464
+      {"cvt.rn.satfinite.e4m3x2.f32 %rs20, %f10, %f11;", 0x3b400000, 0x80000000, 0, 0x0280},  // 1.5 2^-9
+      {"cvt.rn.satfinite.e5m2x2.f32 %rs20, %f10, %f11;", 0x7f800000, 0x37000000, 0, 0x7b00},  // 2^-17
+      {"cvt.rn.satfinite.e5m2x2.f32 %rs20, %f10, %f11;", nan, 0x3fe00000, 0, 0x7f3f},         // 1.75
       {"cvt.f32.bf16 %f20, %rs10;", 0xc000, 0, 0, 0xc0000000},
       {"cvt.f32.f16 %f20, %rs10;", 0x0001, 0, 0, 0x33800000},
       {"cvt.rni.f32.f32 %f20, %f10;", 0x40200000, 0, 0, 0x40000000},

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "src/tensor/tensor_view.hpp"
 
@@ -37,6 +38,29 @@ constexpr float round_to_fp8(float value, Fp8Format format) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>((size + large) - large) | sign);
 }
 
+/// Returns the byte of a number of the format, of a NaN 0x7f.
+constexpr std::uint8_t fp8_code(float number, Fp8Format format) {
+  if (number != number) return 0x7f;
+  const int mantissa = fp8_mantissa_bits(format), least = fp8_least_exponent(format);
+  const std::uint32_t word = std::bit_cast<std::uint32_t>(number), sign = word >> 24 & 0x80u, size = word & 0x7fffffffu;
+  const int exponent = static_cast<int>(size >> 23) - 127;
+  const std::uint32_t code =
+      exponent < least
+          ? static_cast<std::uint32_t>(std::bit_cast<float>(size) * power_of_two(mantissa - least))
+          : (static_cast<std::uint32_t>(exponent - least + 1) << mantissa) | ((size & 0x7fffffu) >> (23 - mantissa));
+  return static_cast<std::uint8_t>(sign | code);
+}
+
+/// Returns the number of a byte that fp8_code returns.
+constexpr float fp8_number(std::uint8_t code, Fp8Format format) {
+  if ((code & 0x7f) == 0x7f) return std::numeric_limits<float>::quiet_NaN();
+  const int mantissa = fp8_mantissa_bits(format), least = fp8_least_exponent(format);
+  const int exponent = (code & 0x7f) >> mantissa, fraction = code & ((1 << mantissa) - 1);
+  const float size = static_cast<float>(exponent == 0 ? fraction : fraction + (1 << mantissa)) *
+                     power_of_two((exponent == 0 ? least : exponent - 1 + least) - mantissa);
+  return (code & 0x80) != 0 ? -size : size;
+}
+
 /// Returns the least k, from -100 to 100, for which 1.75 x 2^k is at least `size`; 0 for 0 and numbers that are not
 /// finite.
 constexpr int fp8_exponent_of(float size) {
@@ -55,6 +79,31 @@ constexpr int fp8_scale_exponent(float size, Fp8Format format, int margin) {
 /// Elements along a side of a block with a scale of its own.
 constexpr std::int64_t fp8_block = 128;
 
+/// An operand [rows, columns] in FP8, as it lies in memory and transposed, with the scales of both: several products
+/// round it once. For backends with Capability::fp8_copies.
+struct Fp8Copy {
+  TensorView memory = {};  ///< uint8 [fp8_copy_bytes], aligned to 64 bytes; empty: every product rounds the operand
+  bool made = false;       ///< set by the first product that has it
+};
+
+/// Bytes of the parts of an operand in FP8, each of whole lines: numbers, and scales along the columns.
+constexpr std::int64_t fp8_codes_bytes(std::int64_t rows, std::int64_t columns) {
+  return (rows * columns + 63) / 64 * 64;
+}
+constexpr std::int64_t fp8_scales_bytes(std::int64_t rows, std::int64_t columns, bool by_blocks) {
+  const std::int64_t along = (columns + fp8_block - 1) / fp8_block;
+  // cuBLASLt pads the rows of squares to four.
+  const std::int64_t squares = (rows + fp8_block - 1) / fp8_block * ((along + 3) / 4 * 4);
+  const std::int64_t count = !by_blocks ? 1 : along * rows > squares ? along * rows : squares;
+  return (count * 4 + 63) / 64 * 64;
+}
+constexpr std::int64_t fp8_form_bytes(std::int64_t rows, std::int64_t columns, bool by_blocks) {
+  return fp8_codes_bytes(rows, columns) + fp8_scales_bytes(rows, columns, by_blocks);
+}
+constexpr std::int64_t fp8_copy_bytes(std::int64_t rows, std::int64_t columns, bool by_blocks) {
+  return fp8_form_bytes(rows, columns, by_blocks) + fp8_form_bytes(columns, rows, by_blocks);
+}
+
 /// Rounding of an operand of a product to FP8: q(x 2^e) / 2^e, where q is round_to_fp8. Multiplying by a power of two
 /// is exact, so that e matters only for numbers that are too large, or below the format's normal ones.
 struct Fp8Operand {
@@ -65,6 +114,7 @@ struct Fp8Operand {
   ConstTensorView amax = {};
   TensorView seen =
       {};  ///< [1] fp64: becomes max(seen, magnitudes of the operand, NaN = infinity); empty: not measured
+  Fp8Copy* copy = nullptr;  ///< read if it is made, else made; null: not kept
 };
 
 /// Rounding of both operands of a product, in the order of its arguments. The product of the rounded operands is summed

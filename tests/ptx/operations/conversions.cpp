@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -68,6 +69,25 @@ void add_half(OperationTable& table, const std::string& type) {
       mapped([](float high, float low) { return std::uint32_t{narrowed<T>(high)} << 16 | narrowed<T>(low); });
 }
 
+/// The byte of `a` in a format of 8 bits, by fp64, not by the program's own rounding. The format has `mantissa` bits
+/// and exponents from `least` on.
+template <int mantissa, int least, int largest>
+std::uint32_t nearest_code(float a) {
+  if (std::isnan(a)) return 0x7f;
+  const double size = std::min<double>(std::abs(a), largest);
+  const int exponent = size == 0 ? least : std::max(std::ilogb(size), least);
+  const double units = std::nearbyint(std::ldexp(size, mantissa - exponent));  // ties to even
+  return (std::signbit(a) ? 0x80u : 0u) +
+         ((static_cast<std::uint32_t>(exponent - least) << mantissa) + static_cast<std::uint32_t>(units));
+}
+template <int mantissa, int least, int largest>
+void add_eight_bits(OperationTable& table, const std::string& type) {
+  table["cvt.rn.satfinite." + type + "x2.f32"] = mapped([](float high, float low) {
+    return static_cast<std::uint16_t>(nearest_code<mantissa, least, largest>(high) << 8 |
+                                      nearest_code<mantissa, least, largest>(low));
+  });
+}
+
 }  // namespace
 
 void add_conversions(OperationTable& table) {
@@ -83,6 +103,8 @@ void add_conversions(OperationTable& table) {
   add_float<double>(table, "f64");
   add_half<bf16>(table, "bf16");
   add_half<fp16>(table, "f16");
+  add_eight_bits<3, -6, 448>(table, "e4m3");
+  add_eight_bits<2, -14, 57344>(table, "e5m2");
   table["cvt.f64.f32"] = mapped([](float a) { return static_cast<double>(a); });
   table["cvt.rn.f32.f64"] = mapped([](double a) { return static_cast<float>(a); });
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
 
@@ -22,6 +23,16 @@ void store(Warp& warp, const Instruction& instruction, Lanes lanes) {
     for (std::size_t i = 0; i < count; ++i) values[i] = value_of<T>(warp.row(instruction.rows[i])[lane]);
     std::memcpy(warp.memory(instruction, instruction.space, 0, lane, sizeof(values), Access::write), values,
                 sizeof(values));
+  });
+}
+
+void reduce_max(Warp& warp, const Instruction& instruction, Lanes lanes) {
+  for_lanes(lanes, [&](int lane) {
+    std::uint64_t value = 0;
+    std::byte* const at = warp.memory(instruction, Space::global, 0, lane, sizeof value, Access::write);
+    std::memcpy(&value, at, sizeof value);
+    value = std::max(value, warp.row(instruction.rows[0])[lane]);
+    std::memcpy(at, &value, sizeof value);
   });
 }
 
@@ -69,6 +80,7 @@ void add_memory_operations(OperationTable& table) {
   add_types<std::uint32_t>(table, {"u32", "b32", "f32"});
   add_types<std::int64_t>(table, {"s64"});
   add_types<std::uint64_t>(table, {"u64", "b64", "f64"});
+  table["red.global.max.u64"] = {&reduce_max, 1, 1};
   add_windows<0>(table, "global");
   add_windows<shared_window>(table, "shared");
   add_windows<local_window>(table, "local");

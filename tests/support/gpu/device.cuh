@@ -2,10 +2,12 @@
 
 // Device functions for kernels on the host: the counterpart of cuda/gpu/device.cuh, found on another include path.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <type_traits>
 
+#include "src/backend/kernels/fp8.hpp"
 #include "src/tensor/dtype.hpp"
 #include "src/tensor/memory.hpp"
 #include "src/tensor/stream.hpp"
@@ -108,6 +110,13 @@ inline std::uint32_t permute_bytes(std::uint32_t low, std::uint32_t high, std::u
     bytes |= (nibble / 8 % 2 == 0 ? byte : byte / 0x80 * 0xff) << 8 * i;
   }
   return bytes;
+}
+
+inline void atomic_max(std::uint64_t* to, std::uint64_t value) { *to = std::max(*to, value); }
+template <Fp8Format format>
+std::uint16_t fp8_codes(float low, float high) {
+  const int upper = fp8_code(round_to_fp8(high, format), format);
+  return static_cast<std::uint16_t>(upper << 8 | fp8_code(round_to_fp8(low, format), format));
 }
 
 template <class T>
