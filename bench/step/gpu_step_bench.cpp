@@ -81,7 +81,12 @@ void run(const StepCase& c, const Arguments& arguments) {
   if (!dry_run) {
     // As a run does, which uses attention by warp groups where it is right.
     const std::unique_ptr<Backend> reference = cpu::make_backend(1);
-    for (const std::string& warning : selftest::test_at_start(*device, *reference, {c.dtype, false, "this GPU"})) {
+    if (c.fp8 && !device->supports(Capability::fp8)) {
+      std::cerr << to_string(c) << ": left out, " << device->description() << " has no products in FP8\n";
+      return;
+    }
+    const selftest::StartupTest tested{.dtype = c.dtype, .fp8 = {.whole = c.fp8}, .where = "this GPU"};
+    for (const std::string& warning : selftest::test_at_start(*device, *reference, tested)) {
       std::cerr << warning << "\n";
     }
   }

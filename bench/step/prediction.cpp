@@ -187,7 +187,8 @@ StepCase case_of(const json& step) {
           .tensor_ranks = step.at("tensor_ranks"),
           .sequence_parallel = step.at("sequence_parallel"),
           .moments = dtype_from_name(step.value("moments", "fp32")),
-          .dropout = step.value("dropout", 0.1)};
+          .dropout = step.value("dropout", 0.1),
+          .fp8 = step.value("fp8", false)};
 }
 
 void compare_step(std::ostream& out, const json& step, const Device* gpu) {

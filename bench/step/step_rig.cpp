@@ -78,15 +78,16 @@ std::string to_string(const StepCase& c) {
   if (c.optimizer != optim::OptimizerKind::adam) text += fmt::format(", {}", name_of(c.optimizer));
   if (c.moments != DType::fp32) text += fmt::format(", moments in {}", name_of(c.moments));
   if (c.dropout != 0.1 && !c.decodes) text += fmt::format(", dropout {}", c.dropout);
+  if (c.fp8) text += ", FP8";
   return text + (c.graphs ? ", CUDA graphs" : "");
 }
 
 std::string json_fields(const StepCase& c) {
   return fmt::format(
       R"("model": "{}", "s": {}, "micro_batch": {}, "micro_batches": {}, "cuda_graphs": {}, "tensor_ranks": {}, )"
-      R"("sequence_parallel": {}, "moments": "{}", "dropout": {}, "decodes": {})",
+      R"("sequence_parallel": {}, "moments": "{}", "dropout": {}, "decodes": {}, "fp8": {})",
       c.model, c.s, c.b, c.micro_batches, c.graphs, c.tensor_ranks, c.sequence_parallel, name_of(c.moments), c.dropout,
-      c.decodes);
+      c.decodes, c.fp8);
 }
 
 model::ModelConfig config_of(const StepCase& c) {
@@ -101,7 +102,8 @@ std::vector<StepCase> predicted_cases() {
   return {{.model = "gpt2-1.2b", .b = 8},
           {.model = "gpt2-124m", .b = 64},
           {.model = "gpt2-8.3b-scaling", .b = 8, .tensor_ranks = 8},
-          {.model = "gpt2-8.3b-scaling", .b = 8, .tensor_ranks = 8, .sequence_parallel = true}};
+          {.model = "gpt2-8.3b-scaling", .b = 8, .tensor_ranks = 8, .sequence_parallel = true},
+          {.model = "gpt2-1.2b", .b = 8, .fp8 = true}};
 }
 
 std::vector<StepCase> decoding_cases() {
@@ -126,6 +128,7 @@ StepRig::StepRig(const StepCase& c, ObservedBackend& backend, Communicator& devi
   execution.sequence_length = c.s;
   execution.micro_batch_size = c.b;
   execution.cuda_graphs = c.graphs;
+  execution.fp8.used = c.fp8;
   execution.parallel.sequence_parallel = c.sequence_parallel;
   execution.parallel.row_chunks = c.row_chunks;
   if (c.data_ranks > 1) execution.parallel.data_parallel.sharding = parallel::DataSharding::optimizer;

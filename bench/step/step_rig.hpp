@@ -33,6 +33,7 @@ struct StepCase {
   int data_ranks = 1;    ///< number of ranks that keep shards of the optimizer's state; this is the first
   double dropout = 0.1;  ///< probability, for hidden states and attention
   bool decodes = false;  ///< appends the last token to each of b texts of s positions
+  bool fp8 = false;      ///< products of layers in FP8, with gradients in e5m2 and delayed scales
 };
 
 /// "gpt2-8.3b-scaling, micro-batch 8, 1 of 8 tensor ranks, sequence parallel"
@@ -43,7 +44,7 @@ std::string json_fields(const StepCase& c);
 model::ModelConfig config_of(const StepCase& c);
 
 /// Steps with published predictions: GPT-2 1.2B, 124M, and a rank of 8.3B in tensor parallelism without and with
-/// sequence parallelism.
+/// sequence parallelism; and GPT-2 1.2B in FP8.
 std::vector<StepCase> predicted_cases();
 /// Steps of generation by Llama 2 7B.
 std::vector<StepCase> decoding_cases();

@@ -109,8 +109,19 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
   std::string name() const override { return "cuda"; }
   std::string description() const override { return device_->description(); }
   bool supports(Capability capability) const override {
-    return capability != Capability::fp64_training && capability != Capability::fp8 &&
-           (deterministic_ || capability != Capability::repeatable);
+    switch (capability) {
+      case Capability::fp64_training:
+        return false;
+      case Capability::fp8:
+      case Capability::fp8_copies:
+        return device_->compute_capability() >= 89;
+      case Capability::fp8_blocks:  // cuBLASLt has them for Hopper alone
+        return device_->compute_capability() == 90 && Products::has_block_scales();
+      case Capability::repeatable:
+        return deterministic_;
+      default:
+        return true;
+    }
   }
 
   Stream& compute_stream() override { return stream_; }
@@ -157,7 +168,8 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     const std::size_t trial = deterministic_ ? 0 : device_->l2_bytes() + gradient;
     const std::size_t streams = 1 + (extents.groups < 2 ? 0 : std::min<std::size_t>(extents.groups, group_streams));
     return streams * workspace_bytes + trial + column_sums_bytes(extents.summed_rows, extents.summed_columns) +
-           route_scratch_bytes(extents.balanced_tokens) + limit_load_scratch_bytes(extents.limited_choices);
+           static_cast<std::size_t>(extents.fp8_bytes) + route_scratch_bytes(extents.balanced_tokens) +
+           limit_load_scratch_bytes(extents.limited_choices);
   }
 
   std::unique_ptr<Communicator> make_world(std::unique_ptr<Communicator> host, DeviceTransport transport) override {

@@ -15,6 +15,17 @@ cudaDataType_t cuda_type(DType dtype) {
   throw ConfigError("products on a GPU are of fp32, bf16 or fp16, not {}: use <backend> cpu", name_of(dtype));
 }
 
+cudaDataType_t cuda_type(Fp8Format format) { return format == Fp8Format::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2; }
+
+// Attributes of cuBLASLt 12.9, named here for older headers.
+constexpr auto a_scale_mode = static_cast<cublasLtMatmulDescAttributes_t>(31);
+constexpr auto b_scale_mode = static_cast<cublasLtMatmulDescAttributes_t>(32);
+constexpr std::uint64_t version_of_scale_modes = 120900;
+/// cublasLtMatmulMatrixScale_t: SCALAR_32F, VEC128_32F, BLK128x128_32F.
+std::int32_t scale_mode(Fp8Blocks blocks) {
+  return blocks == Fp8Blocks::whole ? 0 : blocks == Fp8Blocks::vectors ? 4 : 5;
+}
+
 struct EpilogueInfo {
   const char* name;
   cublasLtEpilogue_t value;
@@ -38,7 +49,11 @@ const EpilogueInfo& info_of(Epilogue epilogue) {
 ProductOperands least_aligned(const ProductShape& shape) {
   void* const address = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shape.alignment));
   const EpilogueInfo& epilogue = info_of(shape.epilogue);
-  return {.bias = epilogue.uses_bias ? address : nullptr, .aux = epilogue.uses_aux ? address : nullptr};
+  const float* const scales = shape.fp8 ? static_cast<const float*>(address) : nullptr;
+  return {.bias = epilogue.uses_bias ? address : nullptr,
+          .aux = epilogue.uses_aux ? address : nullptr,
+          .a_scales = scales,
+          .b_scales = scales};
 }
 
 template <class T>
@@ -61,11 +76,18 @@ cublasLtMatmulAlgo_t algorithm_of(const Choice& choice) {
 }  // namespace
 
 std::string to_string(const ProductShape& shape) {
-  return fmt::format("{} {} {}{} {}x{}x{} {} {} align {}{}{}", name_of(shape.in), name_of(shape.out),
+  const auto operand = [](Fp8Format format, Fp8Blocks blocks) {
+    return fmt::format(" {}:{}", format == Fp8Format::e4m3 ? "e4m3" : "e5m2", static_cast<int>(blocks));
+  };
+  const std::string fp8 =
+      shape.fp8 ? " fp8" + operand(shape.fp8->a, shape.fp8->a_blocks) + operand(shape.fp8->b, shape.fp8->b_blocks) +
+                      (shape.fp8->over_rows ? " over rows" : "") + (shape.fp8->fast_sums ? " fast" : "")
+                : "";
+  return fmt::format("{} {} {}{} {}x{}x{} {} {} align {}{}{}{}", name_of(shape.in), name_of(shape.out),
                      shape.a_transposed ? 'T' : 'N', shape.b_transposed ? 'T' : 'N', shape.m, shape.n, shape.k,
                      shape.accumulate ? "+=" : "=", info_of(shape.epilogue).name, shape.alignment,
                      shape.multiprocessors == 0 ? "" : fmt::format(" on {}", shape.multiprocessors),
-                     shape.batch == 0 ? "" : fmt::format(" batch {}", shape.batch));
+                     shape.batch == 0 ? "" : fmt::format(" batch {}", shape.batch), fp8);
 }
 
 Products::Products(std::shared_ptr<Device> device, std::shared_ptr<DeviceMemory> memory, bool allow_tf32)
@@ -82,10 +104,13 @@ void Products::check(cublasStatus_t status, const char* call, const ProductShape
   throw CublasError(error_text(call, reason, device_->location(), std::source_location::current()));
 }
 
-Products::Layout Products::make_layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int32_t batch) const {
+bool Products::has_block_scales() { return library_version() >= version_of_scale_modes; }
+
+Products::Layout Products::make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
+                                       std::int32_t batch) const {
   cublasLtMatrixLayout_t layout = nullptr;
-  check(cublasLtMatrixLayoutCreate(&layout, cuda_type(dtype), static_cast<std::uint64_t>(rows),
-                                   static_cast<std::uint64_t>(columns), rows),
+  check(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
+                                   rows),
         "cublasLtMatrixLayoutCreate");
   Layout owner(layout);
   const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
@@ -102,18 +127,20 @@ Products::Layout Products::make_layout(DType dtype, std::int64_t rows, std::int6
 Products::Plan& Products::plan(const ProductShape& shape, const ProductOperands& operands) {
   auto found = plans_.find(shape);
   if (found == plans_.end()) found = plans_.emplace(shape, make_plan(shape)).first;
-  const auto set_pointer = [&](cublasLtMatmulDescAttributes_t attribute, void* pointer) {
+  const auto set_pointer = [&](cublasLtMatmulDescAttributes_t attribute, const void* pointer) {
     if (pointer == nullptr) return;
     check(set(found->second.description.get(), attribute, pointer), "cublasLtMatmulDescSetAttribute", &shape);
   };
   set_pointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   set_pointer(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
+  set_pointer(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.a_scales);
+  set_pointer(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.b_scales);
   return found->second;
 }
 
 Products::Plan Products::make_plan(const ProductShape& shape) const {
   Plan plan;
-  const bool tf32 = allow_tf32_ && shape.in == DType::fp32;
+  const bool tf32 = allow_tf32_ && shape.in == DType::fp32 && !shape.fp8;
   cublasLtMatmulDesc_t description = nullptr;
   check(cublasLtMatmulDescCreate(&description, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "cublasLtMatmulDescCreate");
@@ -125,19 +152,29 @@ Products::Plan Products::make_plan(const ProductShape& shape) const {
   set_attribute(CUBLASLT_MATMUL_DESC_TRANSB, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, info_of(shape.epilogue).value);
   // The bias has the training type, its gradient the type of main gradients: that of d in both cases.
-  set_attribute(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(shape.out)));
+  if (info_of(shape.epilogue).uses_bias)
+    set_attribute(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(shape.out)));
   if (info_of(shape.epilogue).uses_aux) {
     // Their type stays unset, as documented: it defaults to that of d.
     set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.m);
   }
   // A target of the heuristics (cublasLt.h), which a kernel with many short blocks may exceed.
   if (shape.multiprocessors > 0) set_attribute(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, shape.multiprocessors);
-  const auto layout = [&](DType dtype, std::int64_t rows, std::int64_t columns, bool transposed = false) {
-    return make_layout(dtype, transposed ? columns : rows, transposed ? rows : columns, shape.batch);
+  if (shape.fp8) {
+    set_attribute(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(shape.fp8->fast_sums));
+    if (shape.fp8->a_blocks != Fp8Blocks::whole) {
+      set_attribute(a_scale_mode, scale_mode(shape.fp8->a_blocks));
+      set_attribute(b_scale_mode, scale_mode(shape.fp8->b_blocks));
+    }
+  }
+  const auto layout = [&](cudaDataType_t type, std::int64_t rows, std::int64_t columns, bool transposed = false) {
+    return make_layout(type, transposed ? columns : rows, transposed ? rows : columns, shape.batch);
   };
-  plan.a = layout(shape.in, shape.m, shape.k, shape.a_transposed);
-  plan.b = layout(shape.in, shape.k, shape.n, shape.b_transposed);
-  plan.d = layout(shape.out, shape.m, shape.n);
+  const cudaDataType_t type_of_a = shape.fp8 ? cuda_type(shape.fp8->a) : cuda_type(shape.in);
+  const cudaDataType_t type_of_b = shape.fp8 ? cuda_type(shape.fp8->b) : cuda_type(shape.in);
+  plan.a = layout(type_of_a, shape.m, shape.k, shape.a_transposed);
+  plan.b = layout(type_of_b, shape.k, shape.n, shape.b_transposed);
+  plan.d = layout(cuda_type(shape.out), shape.m, shape.n);
   return plan;
 }
 

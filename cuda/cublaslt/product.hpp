@@ -4,10 +4,12 @@
 
 #include <compare>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cuda/cublaslt/algorithm_cache.hpp"
+#include "cuda/cublaslt/fp8_types.hpp"
 #include "cuda/runtime/memory.hpp"
 #include "src/base/unique_handle.hpp"
 #include "src/tensor/dtype.hpp"
@@ -30,7 +32,7 @@ enum class Epilogue {
 /// without gaps. Of a batch of products, whose matrices follow one another, also d = alpha op(a) op(b) + beta c. The
 /// choice of an algorithm depends on nothing else.
 struct ProductShape {
-  DType in = DType::fp32;   ///< type of a, b, bias and kept values
+  DType in = DType::fp32;   ///< type of a and b, unless they are in FP8, and of the bias and kept values
   DType out = DType::fp32;  ///< type of d and the bias' gradient
   bool a_transposed = false;
   bool b_transposed = false;
@@ -42,12 +44,16 @@ struct ProductShape {
   int alignment = 16;                ///< bytes that divide all addresses
   std::int32_t multiprocessors = 0;  ///< maximum number to use; 0: no limit
   std::int32_t batch = 0;            ///< products of a batch; 0: one product of a linear layer
+  std::optional<Fp8Types> fp8 = {};  ///< a is transposed and b is not, and 16 divides m, n and k
   auto operator<=>(const ProductShape&) const = default;
 };
 
-/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 64", followed by " on 116" if multiprocessors are limited, and by
-/// " batch 4"
+/// "bf16 bf16 TN 3072x8192x768 = gelu_aux_bias align 64", followed by " on 116" if multiprocessors are limited, by
+/// " batch 4", and by " fp8 e4m3:0 e5m2:1 over rows"
 std::string to_string(const ProductShape& shape);
+
+/// Bytes of an element of a and b.
+inline std::size_t operand_element_bytes(const ProductShape& shape) { return shape.fp8 ? 1 : size_of(shape.in); }
 
 /// The memory a product works on. `aux` is the kept value, written by gelu_aux and read by dgelu; `bias` is written by
 /// bias_gradient_b. The factors and c are those of a batch.
@@ -59,6 +65,8 @@ struct ProductOperands {
   void* aux = nullptr;
   const void* c = nullptr;
   float alpha = 1, beta = 0;
+  const float* a_scales = nullptr;  ///< factors of a and b in FP8, in cuBLASLt's layout
+  const float* b_scales = nullptr;
 };
 
 /// Workspace of each stream that products run on: cuBLAS's recommendation for Hopper.
@@ -78,6 +86,8 @@ class Products {
   void run(CudaStream& stream, const ProductShape& shape, const Choice& choice, const ProductOperands& operands);
 
   static std::uint64_t library_version() { return cublasLtGetVersion(); }
+  /// Returns whether the library has products in FP8 with scales of blocks.
+  static bool has_block_scales();
 
  private:
   using Library = UniqueHandle<ObjectTraits<cublasLtHandle_t, cublasLtDestroy>>;
@@ -94,7 +104,7 @@ class Products {
   void check(cublasStatus_t status, const char* call, const ProductShape* shape = nullptr) const;
   Plan& plan(const ProductShape& shape, const ProductOperands& operands);
   Plan make_plan(const ProductShape& shape) const;
-  Layout make_layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int32_t batch) const;
+  Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int32_t batch) const;
   std::byte* workspace(const CudaStream& stream);
 
   std::shared_ptr<Device> device_;

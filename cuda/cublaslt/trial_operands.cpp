@@ -8,18 +8,19 @@ namespace {
 
 constexpr std::size_t allocation_alignment = 256;
 
-std::size_t matrix_bytes(const ProductShape& shape, std::int64_t rows, std::int64_t columns, DType dtype) {
-  return static_cast<std::size_t>(rows * columns * std::max(shape.batch, 1)) * size_of(dtype);
+std::size_t matrix_bytes(const ProductShape& shape, std::int64_t rows, std::int64_t columns,
+                         std::size_t element_bytes) {
+  return static_cast<std::size_t>(rows * columns * std::max(shape.batch, 1)) * element_bytes;
 }
 
 }  // namespace
 
 TrialOperands::TrialOperands(CudaStream& stream, DeviceMemory& memory, const ProductShape& shape,
                              const ProductOperands& operands)
-    : a_bytes_(matrix_bytes(shape, shape.m, shape.k, shape.in)),
-      b_bytes_(matrix_bytes(shape, shape.k, shape.n, shape.in)),
-      d_bytes_(matrix_bytes(shape, shape.m, shape.n, shape.out)),
-      aux_bytes_(operands.aux == nullptr ? 0 : matrix_bytes(shape, shape.m, shape.n, shape.in)),
+    : a_bytes_(matrix_bytes(shape, shape.m, shape.k, operand_element_bytes(shape))),
+      b_bytes_(matrix_bytes(shape, shape.k, shape.n, operand_element_bytes(shape))),
+      d_bytes_(matrix_bytes(shape, shape.m, shape.n, size_of(shape.out))),
+      aux_bytes_(operands.aux == nullptr ? 0 : matrix_bytes(shape, shape.m, shape.n, size_of(shape.in))),
       shift_(static_cast<std::size_t>(shape.alignment) % allocation_alignment),
       first_(operands),
       copy_bytes_(slot_bytes(a_bytes_) + slot_bytes(b_bytes_) + slot_bytes(d_bytes_) + slot_bytes(aux_bytes_)),

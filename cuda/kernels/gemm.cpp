@@ -13,6 +13,7 @@
 #include "cuda/cublaslt/product.hpp"
 #include "cuda/cublaslt/trial_operands.hpp"
 #include "cuda/kernels/epilogue.hpp"
+#include "cuda/kernels/fp8_operand.hpp"
 #include "src/backend/kernels/shape_checks.hpp"
 #include "src/base/log.hpp"
 
@@ -22,12 +23,14 @@ namespace {
 /// A product with its epilogue. A row-major [n, out] tensor is a column-major [out, n] matrix, so the operands swap
 /// roles: y^T = w x^T.
 struct Task {
+  KernelKind kind = KernelKind::forward;
   ProductShape shape;
   ProductOperands operands;
   const void* bias = nullptr;  // linear
   Activation activation = Activation::none;
   void* pre_activation = nullptr;  // written by linear, read by linear_backward_input
-  float* dbias = nullptr;          // linear_backward_weight
+  const void* dy = nullptr;        // linear_backward_weight
+  float* dbias = nullptr;
 };
 
 /// The largest power of two, at most 64, that divides all addresses, also those of a batch's later matrices. Arenas and
@@ -48,7 +51,7 @@ int alignment_of(const Task& task) {
   return 1 << std::countr_zero(bits);
 }
 
-bool is_weight_gradient(const ProductShape& shape) { return shape.b_transposed; }
+bool is_weight_gradient(const ProductShape& shape) { return shape.fp8 ? shape.fp8->over_rows : shape.b_transposed; }
 
 /// The product measured to choose the algorithm: its rows are rounded down to three binary digits. Weight gradients
 /// that add and those that overwrite share a measurement. A batch is measured as it is.
@@ -78,24 +81,21 @@ class CublasLtGemm final : public GemmKernels {
 
   void linear(Stream& stream, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
               TensorView pre_activation, TensorView y, const std::optional<Fp8Product>& fp8) override {
-    check_not_rounded(fp8);
     Task task = forward_task(x, w, bias, activation, pre_activation, y);
-    run(cuda_stream(stream), task);
+    run_rounded(stream, task, x, w, fp8);
   }
 
   void linear_backward_input(Stream& stream, ConstTensorView dy, ConstTensorView w, Activation activation,
                              ConstTensorView pre_activation, TensorView dx,
                              const std::optional<Fp8Product>& fp8) override {
-    check_not_rounded(fp8);
     Task task = input_task(dy, w, activation, pre_activation, dx);
-    run(cuda_stream(stream), task);
+    run_rounded(stream, task, dy, w, fp8);
   }
 
   void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw, TensorView dbias,
                               ProductSum sum, const std::optional<Fp8Product>& fp8) override {
-    check_not_rounded(fp8);
     Task task = weight_task(dy, x, dw, dbias, sum);
-    run(cuda_stream(stream), task);
+    run_rounded(stream, task, dy, x, fp8);
   }
 
   void grouped_linear(Stream& stream, std::span<const std::int64_t> rows, ConstTensorView x,
@@ -184,6 +184,7 @@ class CublasLtGemm final : public GemmKernels {
     check_linear_backward_input(dy, w, activation, pre_activation, dx);
     check_type(dy.dtype());
     Task task;
+    task.kind = KernelKind::input_gradient;
     task.activation = activation;
     // cuBLASLt only reads it here.
     task.pre_activation = activation == Activation::none ? nullptr : const_cast<std::byte*>(pre_activation.data());
@@ -201,6 +202,8 @@ class CublasLtGemm final : public GemmKernels {
     check_linear_backward_weight(dy, x, dw, dbias);
     check_type(dy.dtype());
     Task task;
+    task.kind = KernelKind::weight_gradient;
+    task.dy = dy.data();
     task.dbias = dbias ? dbias.as<float>() : nullptr;
     task.shape = {.in = dy.dtype(),
                   .out = DType::fp32,
@@ -213,6 +216,35 @@ class CublasLtGemm final : public GemmKernels {
                   .epilogue = dbias ? Epilogue::bias_gradient_b : Epilogue::none};
     task.operands = {.a = x.data(), .b = dy.data(), .d = dw.data()};
     return task;
+  }
+
+  /// Runs the task of the kernel's operands `first` and `second`, rounded to FP8 if there is a rounding.
+  void run_rounded(Stream& caller, Task& task, ConstTensorView first, ConstTensorView second,
+                   const std::optional<Fp8Product>& fp8) {
+    CudaStream& stream = cuda_stream(caller);
+    if (!fp8) return run(stream, task);
+    const bool by_blocks = !fp8->first.amax, is_weight = task.kind == KernelKind::weight_gradient;
+    const Fp8Blocks vectors = by_blocks ? Fp8Blocks::vectors : Fp8Blocks::whole;
+    const Fp8Blocks of_second = by_blocks && !is_weight ? Fp8Blocks::squares : vectors;
+    // The gradient of an input sums over the weight's rows.
+    const OperandInFp8 b(stream, *memory_, first, fp8->first, fp8->margin, vectors, is_weight);
+    const OperandInFp8 a(stream, *memory_, second, fp8->second, fp8->margin, of_second,
+                         task.kind != KernelKind::forward);
+    task.shape.fp8 = Fp8Types{.a = fp8->second.format,
+                              .b = fp8->first.format,
+                              .a_blocks = of_second,
+                              .b_blocks = vectors,
+                              .over_rows = is_weight,
+                              .fast_sums = task.kind == KernelKind::forward && !by_blocks};
+    task.shape.a_transposed = true;
+    task.shape.b_transposed = false;
+    // The manual names the types of a bias alone; a bias' gradient would be that of the rounded numbers.
+    if (task.shape.epilogue != Epilogue::bias || task.shape.out != DType::bf16) task.shape.epilogue = Epilogue::none;
+    task.operands.a = a.codes();
+    task.operands.a_scales = a.scales();
+    task.operands.b = b.codes();
+    task.operands.b_scales = b.scales();
+    run(stream, task);
   }
 
   /// Runs the task of each group with rows, on several streams between two points of `stream`. Products that must be
@@ -270,12 +302,8 @@ class CublasLtGemm final : public GemmKernels {
 
   /// Destination of a product without epilogue: in forward with an activation, the kept value before it.
   static void* plain_result(const Task& task) {
-    const bool is_forward = task.shape.a_transposed;
+    const bool is_forward = task.kind == KernelKind::forward;
     return is_forward && task.pre_activation != nullptr ? task.pre_activation : task.operands.d;
-  }
-
-  static void check_not_rounded(const std::optional<Fp8Product>& fp8) {
-    TRIREME_CHECK(!fp8, ConfigError, "<fp8_format> runs on the CPU backend alone: use <backend> cpu");
   }
 
   static void check_type(DType dtype) {
@@ -379,11 +407,11 @@ class CublasLtGemm final : public GemmKernels {
 
   void run_epilogue(CudaStream& stream, const Task& task) {
     const ProductShape& shape = task.shape;
-    if (is_weight_gradient(shape)) {
+    if (task.kind == KernelKind::weight_gradient) {
       if (task.dbias == nullptr) return;
       const Buffer scratch = memory_->allocate_on(stream, column_sums_bytes(shape.k, shape.n));
-      column_sums(stream, shape.in, shape.k, shape.n, task.operands.b, scratch.data(), task.dbias);
-    } else if (!shape.a_transposed) {
+      column_sums(stream, shape.in, shape.k, shape.n, task.dy, scratch.data(), task.dbias);
+    } else if (task.kind == KernelKind::input_gradient) {
       if (task.activation == Activation::none) return;
       activation_backward(stream, shape.in, shape.m * shape.n, task.activation, task.pre_activation, task.operands.d);
     } else {

@@ -51,6 +51,8 @@ KernelFamilies observed_kernels(CallObserver& observer, Backend* inner);
 enum class Capability {
   fp64_training,         ///< trains in fp64
   fp8,                   ///< rounds the operands of products to FP8
+  fp8_blocks,            ///< with scales of blocks
+  fp8_copies,            ///< computes in FP8, and keeps operands in it (Fp8Copy)
   graphs,                ///< records work, to be replayed: the backend is a GraphRecorder
   device_communicators,  ///< ranks communicate between devices: the backend is a DeviceCommunicators
   reduced_precision,     ///< BackendOptions::allow_reduced_precision

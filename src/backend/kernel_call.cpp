@@ -57,7 +57,7 @@ double KernelCall::flops(bool causal_halved) const {
 
 int KernelCall::launch_count(bool fused) const {
   if (!product) return launches;
-  const int all = launches + (product->rounded_bytes > 0 ? 2 : 0);  // each operand is rounded by a kernel
+  const int all = launches + product->rounded;
   switch (product->end) {
     case ProductEnd::bias:
     case ProductEnd::activation:

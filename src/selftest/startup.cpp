@@ -28,7 +28,7 @@ std::vector<std::string> test_at_start(Backend& backend, Backend& reference, con
   for (const Family& family : families) {
     Comparison comparison{backend, reference, test.dtype, test.allow_tf32 && family.is_product(), slack};
     if (family.is_product()) comparison.forms = {EpilogueForm::fused, EpilogueForm::separate};
-    for (const Case& one : family.cases(startup_extents)) {
+    for (const Case& one : family.cases_with(startup_extents, test.dtype, test.fp8)) {
       const std::vector<Result> results = comparison.run(one);
       std::string wrong;
       for (const Result& result : results) {

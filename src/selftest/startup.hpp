@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/backend/backend.hpp"
+#include "src/selftest/kernels/trial.hpp"
 
 namespace trireme::selftest {
 
@@ -11,7 +12,8 @@ namespace trireme::selftest {
 struct StartupTest {
   DType dtype = DType::fp32;  ///< type in which the run computes
   bool allow_tf32 = false;    ///< fp32 products may round their inputs to TF32
-  std::string where;          ///< this rank, for messages: "rank 3 on host node7"
+  Fp8Cases fp8 = {};          ///< products in FP8
+  std::string where = {};     ///< this rank, for messages: "rank 3 on host node7"
 };
 
 /// Compares small cases of every kernel family with `reference`, the CPU's backend, in about two seconds. A product

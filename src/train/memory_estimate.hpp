@@ -19,7 +19,7 @@ struct MemoryEstimate {
   std::size_t gradient_work = 0;  ///< memory in which layers add up gradients
   std::size_t optimizer = 0;      ///< moments and, for 16-bit types, master weights; or pieces of those streamed
   std::size_t activations = 0;    ///< maximum over all micro-batches in flight, with what backward recomputes
-  std::size_t work = 0;           ///< memory that layers need only while they run
+  std::size_t work = 0;           ///< memory that layers need only while they run, and weights in FP8
   std::size_t messages = 0;       ///< between stages
   std::size_t batches = 0;        ///< samples of this update and the next, and the remainder
   std::size_t kernels = 0;        ///< memory of kernels beside tensors (Backend::kernel_memory_bytes)

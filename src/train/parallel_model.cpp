@@ -145,7 +145,7 @@ void ParallelModel::run(std::vector<model::MicroBatch> micro_batches, const mode
                         const std::function<void()>& before_backward) {
   const int count = static_cast<int>(micro_batches.size());
   if (mode.backward) data_parallel_.begin_step();
-  if (mode.backward && fp8_) fp8_->clear_seen();
+  if (fp8_) fp8_->begin(/*measures=*/mode.backward);
   model::ModelStage& stage = as_graphs ? running_stage() : stage_;
   stage.begin(std::move(micro_batches), mode);
   auto& schedule = schedules_[{mode.backward, count}];

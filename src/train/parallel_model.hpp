@@ -103,13 +103,13 @@ class ParallelModel {
   /// Bytes taken so far for data that lives at most as long as a micro-batch.
   struct RunningMemory {
     std::size_t activations = 0;  ///< kept for backward, or recomputed there
-    std::size_t work = 0;         ///< work space of running layers
+    std::size_t work = 0;         ///< work space of running layers, and weights in FP8
     std::size_t messages = 0;     ///< between stages
     std::size_t host = 0;         ///< host memory of activations kept there
   };
   RunningMemory running_memory() const {
-    return {stage_.activations().reserved_bytes(), workspace_.reserved_bytes(), executor_.buffer_bytes(),
-            stage_.activations().host_bytes()};
+    return {stage_.activations().reserved_bytes(), workspace_.reserved_bytes() + (fp8_ ? fp8_->copied_bytes() : 0),
+            executor_.buffer_bytes(), stage_.activations().host_bytes()};
   }
 
   /// Sets the recorder of timed work; null for none.

@@ -98,6 +98,20 @@ TEST(StepPrediction, StepOf1200MillionParametersLiesBetweenTheFloorAndCommonKern
   EXPECT_THAT(p.ms(), AllOf(Ge(103), Le(140)));
 }
 
+// An input is rounded in each direction, a gradient of outputs once for both of its products, a weight once an update.
+TEST(StepPrediction, OperandsInFp8AreRoundedAsOftenAsTheyChange) {
+  const StepCase c{.model = "gpt2-124m", .b = 1, .micro_batches = 2, .fp8 = true};
+  int rounded = 0, products = 0;
+  for (const KernelCall& call : rehearse(c)) {
+    if (!call.product || !call.product->fp8) continue;
+    ++products;
+    rounded += call.product->rounded;
+  }
+  const int weights = 4 * config_of(c).layers;
+  EXPECT_EQ(products, 2 * 3 * weights);
+  EXPECT_EQ(rounded, (1 + 2 * 3) * weights);
+}
+
 // A step of Llama 2 7B reads 2 bytes of each parameter but the table of tokens. Its launches do not grow with the
 // texts: 12 a layer, three of the embedding and the head, and two to copy and widen the logits.
 TEST(StepPrediction, AStepOfGenerationTakesLittleMoreThanItsMemoryTraffic) {
@@ -115,7 +129,7 @@ TEST(CostModel, LargeProductsRunAtTheRateReachedThere) {
     const double ms = product_time(each, {.m = 8192, .n = 8192, .k = 8192}).ms;
     EXPECT_NEAR(2 * 8192.0 * 8192.0 * 8192.0 / ms * 1e-9, each.product_tflops, 0.1) << each.name;
     if (each.fp8_tflops == 0) continue;
-    const double fp8_ms = product_time(each, {.m = 8192, .n = 8192, .k = 8192, .rounded_bytes = 1}).ms;
+    const double fp8_ms = product_time(each, {.m = 8192, .n = 8192, .k = 8192, .fp8 = true}).ms;
     EXPECT_NEAR(2 * 8192.0 * 8192.0 * 8192.0 / fp8_ms * 1e-9, each.fp8_tflops, 0.1) << each.name;
   }
 }

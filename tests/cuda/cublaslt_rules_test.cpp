@@ -69,7 +69,43 @@ const Violation violations[] = {
     {"workspace: it has", [](Call& c) { c.workspace_bytes = 100; }},
 };
 
+/// A product of 32 x 48 x 16 in FP8 with a bias, and scales of blocks.
+void set_fp8(Call& c) {
+  c.what = {.compute = CUBLAS_COMPUTE_32F,
+            .scale = CUDA_R_32F,
+            .op_a = CUBLAS_OP_T,
+            .epilogue = CUBLASLT_EPILOGUE_BIAS,
+            .bias = at(5),
+            .a_scales = reinterpret_cast<const float*>(at(6)),
+            .b_scales = reinterpret_cast<const float*>(at(7)),
+            .a_scale_mode = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F,
+            .b_scale_mode = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F};
+  c.a = {CUDA_R_8F_E4M3, 16, 32, 16}, c.b = {CUDA_R_8F_E5M2, 16, 48, 16}, c.c = c.d = {CUDA_R_16BF, 32, 48, 32};
+}
+const Violation fp8_violations[] = {
+    {"FP8 types:", [](Call& c) { c.a.type = CUDA_R_8F_E5M2; }},
+    {"FP8 types:", [](Call& c) { c.b.type = CUDA_R_16BF; }},
+    {"FP8 sums:", [](Call& c) { c.what.compute = CUBLAS_COMPUTE_32F_FAST_TF32; }},
+    {"FP8 operands:", [](Call& c) { c.what.op_a = CUBLAS_OP_N; }},
+    {"FP8 operands:", [](Call& c) { c.what.op_b = CUBLAS_OP_T; }},
+    {"FP8 extents:", [](Call& c) { c.b.columns = 40; }},
+    {"FP8 epilogue:", [](Call& c) { c.what.epilogue = CUBLASLT_EPILOGUE_BGRADB; }},
+    {"FP8 bias type:", [](Call& c) { c.what.bias_type = CUDA_R_32F; }},
+    {"FP8 scales: the program", [](Call& c) { c.what.b_scales = nullptr; }},
+    {"FP8 scale modes:", [](Call& c) { c.what.b_scale_mode = c.what.a_scale_mode; }},
+    {"FP8 scale modes:", [](Call& c) { c.what.a_scale_mode = 0; }},
+    {"FP8 scales: those", [](Call& c) { c.what.a_scales += 2; }},
+};
+
 TEST(CublasLtRules, FindEveryViolation) {
+  for (const Violation& violation : fp8_violations) {
+    Call call;
+    set_fp8(call);
+    const Operation operation{&call.what, &call.a, &call.b, &call.c, &call.d};
+    ASSERT_EQ(broken_by(operation), nullptr);
+    violation.change(call);
+    EXPECT_THAT(broken_by(operation), testing::StartsWith(violation.rule)) << &violation - fp8_violations;
+  }
   EXPECT_EQ(rule_broken_by([](Call&) {}), "");
   for (const Violation& violation : violations) {
     EXPECT_THAT(rule_broken_by(violation.change), testing::StartsWith(violation.rule)) << &violation - violations;

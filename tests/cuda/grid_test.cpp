@@ -83,6 +83,16 @@ TEST_F(GpuGrid, ComputesTheLossesOfOneRank) {
   expect_the_losses_of_one_rank(small_run(), layouts(world().size()), DeviceTransport::nccl, own_gpu());
 }
 
+TEST_F(GpuGrid, ProductsInFp8ComputeTheLossesOfOneRank) {
+  TrainingRunConfig config = small_run();
+  config.fp8 = {.used = true};
+  config.steps = 3;  // the first only measures
+  const std::vector<Layout> list = world().size() == 2
+                                       ? std::vector<Layout>{"tp 2 row-chunks 2", "tp 2 sp b 2", "pp 2 zero-bubble"}
+                                       : std::vector<Layout>{"tp 2 pp 2", "tp 2 " + sharded_data};
+  expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
+}
+
 TEST_F(GpuGrid, MessagesOfEveryScheduleArriveThroughNccl) {
   TrainingRunConfig config = small_run();
   config.model.layers = 4;

@@ -64,6 +64,7 @@ TEST(LaunchCount, MatchesTheBackend) {
   }
   expect_the_rehearsed_step(
       {.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = true, .row_chunks = 4});
+  expect_the_rehearsed_step({.model = "tiny", .s = 32, .b = 2, .micro_batches = 2, .fp8 = true});
   expect_the_rehearsed_step({.model = "tiny", .s = 140, .b = 3, .dropout = 0, .decodes = true});
 }
 

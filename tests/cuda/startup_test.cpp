@@ -7,6 +7,7 @@
 #include "tests/cuda/gpu_backend.hpp"
 #include "tests/fakes/cublaslt/fake_cublaslt.hpp"
 #include "tests/fakes/fake_cuda.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::selftest {
 namespace {
@@ -41,7 +42,8 @@ class StartupTestOnFakes : public testing::Test {
     return wrong;
   }
   std::vector<std::string> test_kernels() {
-    return test_at_start(*backend_, *cpu_, {DType::bf16, false, "rank 3 on host node7"});
+    return test_at_start(*backend_, *cpu_,
+                         {.dtype = DType::bf16, .fp8 = {true, true}, .where = "rank 3 on host node7"});
   }
   std::unique_ptr<Backend> cpu_ = make_backend(BackendChoice::cpu, 1);
   std::unique_ptr<Backend> backend_;
@@ -69,6 +71,13 @@ TEST_F(StartupTestOnFakes, AnEpilogueThatCublasLtRefusesNeedsNoWarning) {
   fake_cublaslt::behaviour().cannot_fuse = {CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADB,
                                             CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
   EXPECT_THAT(test_kernels(), IsEmpty());
+}
+
+TEST_F(StartupTestOnFakes, FindsWrongProductsInFp8) {
+  fake_cuda::spoil_kernel("round_operand");
+  EXPECT_THAT(test::message_of([&] { test_kernels(); }),
+              AllOf(HasSubstr("gemm bf16 products in FP8 [144, 176] x 48, not fused: result 1: element 0 of"),
+                    HasSubstr("gemm bf16 products in FP8 by blocks")));
 }
 
 TEST_F(StartupTestOnFakes, AttentionByWarpGroupsIsUsedOnlyWhereItIsRight) {

@@ -128,6 +128,43 @@ TEST_F(GpuTraining, GraphsComputeTheSameBits) {
   expect_the_same_from_graphs(world_, config, {});
 }
 
+/// A small run with products in FP8.
+TrainingRunConfig fp8_run(parallel::Fp8Recipe recipe) {
+  TrainingRunConfig config = small_run();
+  config.fp8 = {.used = true, .recipe = recipe};
+  if (recipe == parallel::Fp8Recipe::delayed) config.steps = 3;  // the first only measures
+  return config;
+}
+
+TEST_F(GpuTraining, ProductsInFp8ComputeWhatTheCpuComputes) {
+  for (const auto recipe : {parallel::Fp8Recipe::delayed, parallel::Fp8Recipe::tensorwise}) {
+    expect_the_cpus_curve(fp8_run(recipe));
+  }
+  TrainingRunConfig config = fp8_run(parallel::Fp8Recipe::blockwise);
+  config.model.hidden = config.s = config.model.max_positions = 128;
+  config.model.layers = config.steps = 1;
+  config.batch = 1;
+  expect_the_cpus_curve(config);
+}
+
+// Weights are rounded in the first micro-batch of an update alone.
+TEST_F(GpuTraining, GraphsOfProductsInFp8ComputeTheSameBits) {
+  TrainingRunConfig config = fp8_run(parallel::Fp8Recipe::delayed);
+  config.model.layers = 1;
+  config.dtype = DType::bf16;
+  config.steps = 4;
+  for (const char* layout : {"", "uniform 1 zero-bubble"}) expect_the_same_from_graphs(world_, config, layout);
+}
+
+TEST_F(GpuTraining, MemoryOfProductsInFp8IsAsPredicted) {
+  TrainingRunConfig config = fp8_run(parallel::Fp8Recipe::delayed);
+  config.dtype = DType::bf16;
+  config.steps = 2;
+  for (const char* layout : {"1f1b selective", "zero-bubble"}) {
+    expect_predicted_memory(world_, config, layout, gpu_device());
+  }
+}
+
 // Capacities drop tokens and leave rows without any.
 TEST_F(GpuTraining, GraphsOfPaddedExpertsComputeTheSameBits) {
   TrainingRunConfig config = small_run();

@@ -121,6 +121,9 @@ check "the log says that it is slow" grep -q 'staged through host memory, which 
 
 refused 2 "--dtype fp64: the CUDA backend computes in fp32, bf16 and fp16; use --backend cpu" 1 train "${run[@]}" \
   --dtype fp64
-refused 2 "--fp8-format: the CUDA backend has no products in FP8 yet; leave it out" 1 train "${run[@]}" --fp8-format e4m3
+for backend in cpu cuda; do
+  done_by 1 train "${run[@]:0:${#run[@]}-2}" --backend $backend --fp8-format hybrid --metrics-file fp8.$backend.jsonl
+done
+check "FP8: the losses are the CPU's" same_losses fp8.cuda.jsonl fp8.cpu.jsonl 1e-3
 refused 2 "attention heads have 512 channels, and those of up to" 1 train "${run[@]/#16/2048}"
 refused 2 "--deterministic-mode exclude each other" 1 train "${run[@]}" --deterministic-mode

@@ -95,11 +95,16 @@ void DeviceOptions::check(const Options& options, const Backend& backend, const 
                 idle, backend.name(), reason, idle.find(',') == std::string::npos ? "the option" : "these options");
 }
 
-void check_training_type(const Backend& backend, DType dtype, bool fp8) {
+void check_training_type(const Backend& backend, DType dtype, const parallel::Fp8Options& fp8) {
   TRIREME_CHECK(backend.supports(Capability::fp64_training) || dtype != DType::fp64, ConfigError,
                 "--dtype fp64: the CUDA backend computes in fp32, bf16 and fp16; use --backend cpu");
-  TRIREME_CHECK(backend.supports(Capability::fp8) || !fp8, ConfigError,
-                "--fp8-format: the CUDA backend has no products in FP8 yet; leave it out, or use --backend cpu");
+  TRIREME_CHECK(backend.supports(Capability::fp8) || !fp8.used, ConfigError,
+                "--fp8-format: GPUs have products in FP8 from compute capability 8.9 on (L40S, H100), and this is {}; "
+                "leave it out, or use --backend cpu",
+                backend.description());
+  TRIREME_CHECK(backend.supports(Capability::fp8_blocks) || fp8.recipe != parallel::Fp8Recipe::blockwise, ConfigError,
+                "--fp8-recipe blockwise needs a GPU of compute capability 9.0 (H100, H200) and cuBLASLt of CUDA 12.9; "
+                "use --fp8-recipe delayed, or --backend cpu");
 }
 
 }  // namespace trireme::app

@@ -8,6 +8,7 @@
 #include "src/app/options/options.hpp"
 #include "src/backend/backend.hpp"
 #include "src/comm/device_communicators.hpp"
+#include "src/parallel/tensor/fp8_scaling.hpp"
 
 namespace trireme::app {
 
@@ -37,7 +38,7 @@ void declare_no_selftest(Options& options, bool* no_selftest);
 /// reads its options.
 double startup_timeout_minutes(const std::vector<std::string>& arguments);
 
-/// Throws ConfigError if `backend` cannot train in `dtype`.
-void check_training_type(const Backend& backend, DType dtype, bool fp8 = false);
+/// Throws ConfigError if `backend` cannot train in `dtype` or with these products in FP8.
+void check_training_type(const Backend& backend, DType dtype, const parallel::Fp8Options& fp8 = {});
 
 }  // namespace trireme::app

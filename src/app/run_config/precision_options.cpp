@@ -24,7 +24,7 @@ void PrecisionOptions::declare_fp8(Options& options) {
                      std::vector<Choice<std::optional<bool>>>{{"e4m3", false}, {"hybrid", true}},
                      "Round the operands of the products of attention's and dense feed-forward blocks' weights to FP8: "
                      "e4m3, or hybrid with gradients in e5m2. Other products, also of experts, embeddings and output "
-                     "layer, keep --dtype. GPUs refuse it: they have no such products yet.");
+                     "layer, keep --dtype. On GPUs from compute capability 8.9 on.");
   options.add_choice("fp8-recipe", &fp8.recipe, train::fp8_recipes,
                      "Scales in FP8, powers of two: delayed, from the tensor's largest magnitude in earlier updates; "
                      "tensorwise, from the tensor; blockwise, from blocks of 128 elements, of weights 128 x 128. With "

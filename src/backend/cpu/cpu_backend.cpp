@@ -39,7 +39,8 @@ class CpuBackend final : public Backend {
   }
   bool supports(Capability capability) const override {
     return capability == Capability::fp64_training || capability == Capability::fp8 ||
-           capability == Capability::results || capability == Capability::repeatable;
+           capability == Capability::fp8_blocks || capability == Capability::results ||
+           capability == Capability::repeatable;
   }
 
   Stream& compute_stream() override { return stream_; }

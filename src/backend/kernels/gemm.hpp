@@ -56,19 +56,24 @@ class GemmKernels : public KernelFamily<GemmKernels> {
   virtual void linear(Stream& stream, ConstTensorView x, ConstTensorView w, ConstTensorView bias, Activation activation,
                       TensorView pre_activation, TensorView y, const std::optional<Fp8Product>& fp8 = {}) {
     const bool activates = activation != Activation::none, keeps = activates && pre_activation;
+    const Operands operands(x, w, fp8);
     const ProductCall product{.m = rows_of(x.shape()),
                               .n = y.shape().back(),
                               .k = x.shape().back(),
-                              .bytes = bytes_of({y, keeps ? pre_activation : TensorView()}) + operand_bytes(x, w, fp8),
-                              .rounded_bytes = rounded_bytes(x, w, fp8),
+                              .bytes = bytes_of({y, keeps ? pre_activation : TensorView()}) + operands.bytes,
+                              .fp8 = fp8.has_value(),
+                              .rounded = operands.rounded,
+                              .rounded_bytes = operands.rounded_bytes,
                               .end = activates ? ProductEnd::activation
                                      : bias    ? ProductEnd::bias
                                                : ProductEnd::none,
                               .can_fuse = !activates || activation == Activation::gelu_tanh,
                               .end_bytes = bytes_of({y, y, keeps ? y : TensorView()}),
                               .result = y};
-    pass_on(&GemmKernels::linear, stream, {.kind = KernelKind::forward, .product = product}, x, w, bias, activation,
-            pre_activation, y, fp8);
+    pass_on(&GemmKernels::linear, stream,
+            {.kind = KernelKind::forward, .product = product, .extents = {.fp8_bytes = operands.scratch_bytes}}, x, w,
+            bias, activation, pre_activation, y, fp8);
+    note_copies(fp8);
   }
 
   /// dx = dy w, times activation'(pre_activation) element by element if there is an activation: dx is then the gradient
@@ -78,18 +83,22 @@ class GemmKernels : public KernelFamily<GemmKernels> {
                                      ConstTensorView pre_activation, TensorView dx,
                                      const std::optional<Fp8Product>& fp8 = {}) {
     const bool ends = activation != Activation::none;
-    const ProductCall product{
-        .m = rows_of(dy.shape()),
-        .n = dx.shape().back(),
-        .k = dy.shape().back(),
-        .bytes = bytes_of({dx, ends ? pre_activation : ConstTensorView()}) + operand_bytes(dy, w, fp8),
-        .rounded_bytes = rounded_bytes(dy, w, fp8),
-        .end = ends ? ProductEnd::activation_backward : ProductEnd::none,
-        .can_fuse = activation == Activation::gelu_tanh,
-        .end_bytes = bytes_of({dx, dx, pre_activation}),
-        .result = dx};
-    pass_on(&GemmKernels::linear_backward_input, stream, {.kind = KernelKind::input_gradient, .product = product}, dy,
-            w, activation, pre_activation, dx, fp8);
+    const Operands operands(dy, w, fp8);
+    const ProductCall product{.m = rows_of(dy.shape()),
+                              .n = dx.shape().back(),
+                              .k = dy.shape().back(),
+                              .bytes = bytes_of({dx, ends ? pre_activation : ConstTensorView()}) + operands.bytes,
+                              .fp8 = fp8.has_value(),
+                              .rounded = operands.rounded,
+                              .rounded_bytes = operands.rounded_bytes,
+                              .end = ends ? ProductEnd::activation_backward : ProductEnd::none,
+                              .can_fuse = activation == Activation::gelu_tanh,
+                              .end_bytes = bytes_of({dx, dx, pre_activation}),
+                              .result = dx};
+    pass_on(&GemmKernels::linear_backward_input, stream,
+            {.kind = KernelKind::input_gradient, .product = product, .extents = {.fp8_bytes = operands.scratch_bytes}},
+            dy, w, activation, pre_activation, dx, fp8);
+    note_copies(fp8);
   }
 
   /// dw += dy^T x, or dw = dy^T x by `sum`;  dbias += sum of dy over rows.
@@ -97,19 +106,23 @@ class GemmKernels : public KernelFamily<GemmKernels> {
   virtual void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
                                       TensorView dbias, ProductSum sum = ProductSum::add,
                                       const std::optional<Fp8Product>& fp8 = {}) {
-    const ProductCall product{
-        .m = dy.shape().back(),
-        .n = x.shape().back(),
-        .k = rows_of(dy.shape()),
-        .bytes = bytes_of({dw, sum == ProductSum::add ? dw : TensorView()}) + operand_bytes(dy, x, fp8),
-        .rounded_bytes = rounded_bytes(dy, x, fp8),
-        .end = dbias ? ProductEnd::bias_gradient : ProductEnd::none,
-        .end_bytes = bytes_of({dy}),
-        .result = dw};
+    const Operands operands(dy, x, fp8);
+    const ProductCall product{.m = dy.shape().back(),
+                              .n = x.shape().back(),
+                              .k = rows_of(dy.shape()),
+                              .bytes = bytes_of({dw, sum == ProductSum::add ? dw : TensorView()}) + operands.bytes,
+                              .fp8 = fp8.has_value(),
+                              .rounded = operands.rounded,
+                              .rounded_bytes = operands.rounded_bytes,
+                              .end = dbias ? ProductEnd::bias_gradient : ProductEnd::none,
+                              .end_bytes = bytes_of({dy}),
+                              .result = dw};
     KernelExtents extents = sums_of(dy, {dbias});
     extents.weight_gradient = dw.numel();
+    extents.fp8_bytes = operands.scratch_bytes;
     pass_on(&GemmKernels::linear_backward_weight, stream,
             {.kind = KernelKind::weight_gradient, .product = product, .extents = extents}, dy, x, dw, dbias, sum, fp8);
+    note_copies(fp8);
   }
 
   /// Products of consecutive groups of rows, as of experts: group i has the next rows[i] of R rows, which may be none,
@@ -169,11 +182,34 @@ class GemmKernels : public KernelFamily<GemmKernels> {
   }
 
  private:
-  static double operand_bytes(ConstTensorView a, ConstTensorView b, const std::optional<Fp8Product>& fp8) {
-    return fp8 ? static_cast<double>(a.numel() + b.numel()) : bytes_of({a, b});
-  }
-  static double rounded_bytes(ConstTensorView a, ConstTensorView b, const std::optional<Fp8Product>& fp8) {
-    return fp8 ? bytes_of({a, b}) + static_cast<double>(a.numel() + b.numel()) : 0;
+  /// Costs of a product's operands.
+  struct Operands {
+    Operands(ConstTensorView a, ConstTensorView b, const std::optional<Fp8Product>& fp8) {
+      if (!fp8) {
+        bytes = bytes_of({a, b});
+        return;
+      }
+      add(a, fp8->first);
+      add(b, fp8->second);
+    }
+    void add(ConstTensorView x, const Fp8Operand& operand) {
+      const auto size = static_cast<double>(x.numel());
+      bytes += size;
+      if (operand.copy != nullptr && operand.copy->made) return;
+      rounded += 1;
+      rounded_bytes += bytes_of({x}) + (operand.copy != nullptr ? 2 : 1) * size;
+      if (operand.copy == nullptr) scratch_bytes += fp8_form_bytes(rows_of(x.shape()), x.shape().back(), !operand.amax);
+    }
+    double bytes = 0, rounded_bytes = 0;
+    int rounded = 0;
+    std::int64_t scratch_bytes = 0;
+  };
+  /// As the product does, in rehearsals too.
+  static void note_copies(const std::optional<Fp8Product>& fp8) {
+    if (!fp8) return;
+    for (Fp8Copy* copy : {fp8->first.copy, fp8->second.copy}) {
+      if (copy != nullptr) copy->made = true;
+    }
   }
 
  protected:

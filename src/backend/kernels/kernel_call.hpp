@@ -50,7 +50,9 @@ struct ProductCall {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;    ///< products of one call, alike
   double bytes = 0;          ///< operands and results, each read and written once, including what a fused end moves
-  double rounded_bytes = 0;  ///< moved by the kernels that first round the operands to FP8; 0: they are not rounded
+  bool fp8 = false;          ///< operands in FP8
+  int rounded = 0;           ///< operands that kernels first round to FP8
+  double rounded_bytes = 0;  ///< moved by these kernels
   ProductEnd end = ProductEnd::none;
   bool can_fuse = true;    ///< cuBLASLt has the end as an epilogue: its GELU is the tanh form
   double end_bytes = 0;    ///< moved by the separate kernel, if the end is not fused
@@ -65,6 +67,7 @@ struct KernelExtents {
   std::int64_t balanced_tokens = 0;  ///< tokens of a router with sums over tokens
   std::int64_t limited_choices = 0;  ///< choices of experts of limited capacity
   std::int64_t groups = 0;           ///< experts of a rank, whose products are grouped
+  std::int64_t fp8_bytes = 0;        ///< operands that a product rounds for itself
 };
 
 /// Costs of one call of a kernel.

@@ -204,13 +204,16 @@ void SelfAttention::backward_heads(const LayerShape& shape, Gathering& doutput, 
   }
   const TensorView dvalues = shape.allocate_rows(context_.workspace, shape.value_columns());
   const TensorView row_dot = shape.allocate_log_sum_exp(context_.workspace);
+  Fp8Copy copy;
   for (int i = 0; i < shape.row_chunks; ++i) {
     const parallel::RowChunk chunk{i, shape.row_chunks};
-    projection_.backward_input(doutput.rows(chunk), Activation::none, {}, chunk.of(dvalues));
+    const ConstTensorView rows = doutput.rows(chunk);
+    copy = projection_.gradient_copy(rows);
+    projection_.backward_input(rows, Activation::none, {}, chunk.of(dvalues), &copy);
   }
   arrived();
   if (projection_.trains()) {
-    projection_.backward_weight(doutput.all(), without_padding(shape, gradients.heads_out));
+    projection_.backward_weight(doutput.all(), without_padding(shape, gradients.heads_out), &copy);
   }
   const ConstTensorView qkv = saved.qkv;
   const AttentionProblem whole = problem(shape, shape.s, dropout.at(layer_, DropoutSite::attention_scores));

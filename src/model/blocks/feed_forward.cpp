@@ -73,23 +73,26 @@ void FeedForward::backward_input(const LayerShape& shape, const Saved& saved, co
 
 void FeedForward::backward_projection(Gathering& doutput, const Saved& saved, const Gradients& gradients,
                                       WeightGradient weights, const std::function<void()>& filled) const {
+  const ArenaScope scope(context_.workspace);
+  const bool accumulates = projection_.trains() && !(saved.activated && weights == WeightGradient::later);
+  Fp8Copy copy;
   for (int i = 0; i < context_.row_chunks; ++i) {
     const RowChunk chunk = context_.chunk(i);
     const ConstTensorView rows = doutput.rows(chunk);
     const TensorView expanded = chunk.of(saved.expanded), dexpanded = chunk.of(gradients.expanded);
+    if (accumulates) copy = projection_.gradient_copy(rows);
     if (!activation_.gated) {
-      projection_.backward_input(rows, activation_.function, expanded, dexpanded);
+      projection_.backward_input(rows, activation_.function, expanded, dexpanded, &copy);
       continue;
     }
-    const ArenaScope scope(context_.workspace);
+    const ArenaScope chunk_scope(context_.workspace);
     const TensorView dactivated = activation_.allocate(context_.workspace, expanded);
-    projection_.backward_input(rows, Activation::none, {}, dactivated);
+    projection_.backward_input(rows, Activation::none, {}, dactivated, &copy);
     activation_.backward(context_.backend, context_.stream(), dactivated, expanded, dexpanded);
   }
   filled();
-  if (!projection_.trains() || (saved.activated && weights == WeightGradient::later)) return;
-  const ArenaScope scope(context_.workspace);
-  projection_.backward_weight(doutput.all(), saved.activated ? saved.activated : activate(saved.expanded));
+  if (!accumulates) return;
+  projection_.backward_weight(doutput.all(), saved.activated ? saved.activated : activate(saved.expanded), &copy);
 }
 
 parallel::ChunkWorks FeedForward::backward_expansion(const LayerShape& shape, const Saved& saved,

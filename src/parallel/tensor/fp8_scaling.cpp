@@ -25,7 +25,12 @@ Fp8Scaling::Fp8Scaling(Backend& backend, const Fp8Options& options, int layers, 
       context_group_(context_group),
       amax_(backend, DType::fp64, {std::int64_t{layers} * weights_of_layer * roles}),
       seen_(backend, DType::fp64, amax_.view().shape()) {
-  clear_seen();
+  begin(true);
+}
+
+void Fp8Scaling::begin(bool measures) {
+  for (auto& [number, weight] : weights_) weight.copy.made = false;
+  if (measures) backend_.elementwise().fill(backend_.compute_stream(), 0, seen_);
 }
 
 std::optional<int> Fp8Scaling::number_of(const std::string& weight) const {
@@ -40,12 +45,42 @@ std::optional<int> Fp8Scaling::number_of(const std::string& weight) const {
   return *layer * weights_of_layer + static_cast<int>(name - std::begin(weight_names));
 }
 
-Fp8Operand Fp8Scaling::operand(int number, Role role, ConstTensorView tensor) {
+std::int64_t Fp8Scaling::copy_bytes(ConstTensorView tensor) const {
+  return fp8_copy_bytes(rows_of(tensor.shape()), tensor.shape().back(), options_.recipe == Fp8Recipe::blockwise);
+}
+
+Fp8Copy Fp8Scaling::new_copy(Arena& arena, ConstTensorView tensor) const {
+  if (!rounds() || !backend_.supports(Capability::fp8_copies)) return {};
+  return {arena.allocate(DType::uint8, {copy_bytes(tensor)})};
+}
+
+Fp8Copy* Fp8Scaling::weight_copy(int number, ConstTensorView weight) {
+  if (!backend_.supports(Capability::fp8_copies)) return nullptr;
+  const auto [found, is_new] = weights_.try_emplace(number);
+  if (is_new) {
+    found->second.memory = Tensor(backend_, DType::uint8, {copy_bytes(weight)});
+    found->second.copy.memory = found->second.memory;
+  }
+  return &found->second.copy;
+}
+
+std::size_t Fp8Scaling::copied_bytes() const {
+  std::size_t sum = 0;
+  for (const auto& [number, weight] : weights_) sum += weight.memory.view().size_bytes();
+  return sum;
+}
+
+Fp8Operand Fp8Scaling::operand(int number, const Input& input) {
+  const auto& [role, tensor, given] = input;
   const bool wide = role == Role::gradient && options_.hybrid;
   Fp8Operand operand{.format = wide ? Fp8Format::e5m2 : Fp8Format::e4m3};
+  operand.copy = role == Role::weight                ? weight_copy(number, tensor)
+                 : given != nullptr && given->memory ? given
+                                                     : nullptr;
   if (options_.recipe == Fp8Recipe::blockwise) return operand;
   const TensorView amax = slot(amax_, number, role);
   operand.amax = amax;
+  if (operand.copy != nullptr && operand.copy->made) return operand;
   if (is_delayed()) {
     operand.seen = slot(seen_, number, role);
     return operand;
@@ -59,16 +94,12 @@ Fp8Operand Fp8Scaling::operand(int number, Role role, ConstTensorView tensor) {
   return operand;
 }
 
-std::optional<Fp8Product> Fp8Scaling::product(int number, Role first_role, ConstTensorView first, Role second_role,
-                                              ConstTensorView second) {
-  if (rounds())
-    return Fp8Product{operand(number, first_role, first), operand(number, second_role, second), options_.margin};
-  backend_.reduce().max_abs(backend_.compute_stream(), first, slot(seen_, number, first_role));
-  backend_.reduce().max_abs(backend_.compute_stream(), second, slot(seen_, number, second_role));
+std::optional<Fp8Product> Fp8Scaling::product(int number, const Input& first, const Input& second) {
+  if (rounds()) return Fp8Product{operand(number, first), operand(number, second), options_.margin};
+  for (const Input& input : {first, second})
+    backend_.reduce().max_abs(backend_.compute_stream(), input.tensor, slot(seen_, number, input.role));
   return std::nullopt;
 }
-
-void Fp8Scaling::clear_seen() { backend_.elementwise().fill(backend_.compute_stream(), 0, seen_); }
 
 std::vector<double> Fp8Scaling::read_seen() { return read_numbers(backend_, backend_.compute_stream(), seen_); }
 
@@ -87,17 +118,22 @@ Fp8Weight::Fp8Weight(Fp8Scaling* scaling, const std::string& weight) {
 
 std::optional<Fp8Product> Fp8Weight::forward(ConstTensorView x, ConstTensorView w) const {
   if (scaling_ == nullptr) return std::nullopt;
-  return scaling_->product(number_, Fp8Scaling::Role::input, x, Fp8Scaling::Role::weight, w);
+  return scaling_->product(number_, {Fp8Scaling::Role::input, x}, {Fp8Scaling::Role::weight, w});
 }
 
-std::optional<Fp8Product> Fp8Weight::backward_input(ConstTensorView dy, ConstTensorView w) const {
+std::optional<Fp8Product> Fp8Weight::backward_input(ConstTensorView dy, ConstTensorView w, Fp8Copy* copy) const {
   if (scaling_ == nullptr) return std::nullopt;
-  return scaling_->product(number_, Fp8Scaling::Role::gradient, dy, Fp8Scaling::Role::weight, w);
+  return scaling_->product(number_, {Fp8Scaling::Role::gradient, dy, copy}, {Fp8Scaling::Role::weight, w});
 }
 
-std::optional<Fp8Product> Fp8Weight::backward_weight(ConstTensorView dy, ConstTensorView x) const {
+std::optional<Fp8Product> Fp8Weight::backward_weight(ConstTensorView dy, ConstTensorView x, Fp8Copy* copy) const {
   if (scaling_ == nullptr || !scaling_->rounds_weight_gradients()) return std::nullopt;
-  return scaling_->product(number_, Fp8Scaling::Role::gradient, dy, Fp8Scaling::Role::input, x);
+  return scaling_->product(number_, {Fp8Scaling::Role::gradient, dy, copy}, {Fp8Scaling::Role::input, x});
+}
+
+Fp8Copy Fp8Weight::gradient_copy(Arena& arena, ConstTensorView dy) const {
+  if (scaling_ == nullptr || !scaling_->rounds_weight_gradients()) return {};
+  return scaling_->new_copy(arena, dy);
 }
 
 }  // namespace trireme::parallel

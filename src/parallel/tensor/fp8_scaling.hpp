@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,10 +43,25 @@ class Fp8Scaling {
   /// Returns the number of a weight whose products are rounded; none of another.
   std::optional<int> number_of(const std::string& weight) const;
 
+  /// Prepares for the micro-batches of an update, or an evaluation: weights have changed. With `measures` the
+  /// magnitudes seen so far are forgotten.
+  void begin(bool measures);
+
+  /// An operand of a product.
+  struct Input {
+    Role role;
+    ConstTensorView tensor;
+    Fp8Copy* copy = nullptr;  ///< a result of `new_copy`, or null
+  };
   /// Rounding of the product of `first` and `second`, of weight `number`; none if it is not rounded. With delayed
-  /// scales the update before the first scales only measures.
-  std::optional<Fp8Product> product(int number, Role first_role, ConstTensorView first, Role second_role,
-                                    ConstTensorView second);
+  /// scales the update before the first scales only measures. The weight's copy is kept for all products from one
+  /// `begin` to the next.
+  std::optional<Fp8Product> product(int number, const Input& first, const Input& second);
+  /// Allocates a copy of an operand of several products in `arena`; without memory if products are not rounded or the
+  /// backend keeps none.
+  Fp8Copy new_copy(Arena& arena, ConstTensorView tensor) const;
+  /// Bytes of the weights' copies.
+  std::size_t copied_bytes() const;
 
   /// Returns whether the magnitudes of an update determine the scales of the next one.
   bool is_delayed() const { return options_.recipe == Fp8Recipe::delayed; }
@@ -54,16 +70,20 @@ class Fp8Scaling {
   bool rounds_weight_gradients() const { return options_.weight_gradients; }
   /// Number of tensors with a scale in all layers of the model.
   std::size_t tensors() const { return static_cast<std::size_t>(layers_ * weights_of_layer * roles); }
-  /// Forgets the magnitudes seen so far.
-  void clear_seen();
-  /// Returns the largest magnitudes seen on this rank since then, [layers, weights_of_layer, roles]; waits for the
+  /// Returns the largest magnitudes seen on this rank since `begin`, [layers, weights_of_layer, roles]; waits for the
   /// compute stream.
   std::vector<double> read_seen();
   /// Sets the magnitudes of the scales, in the same order. Waits for the stream.
   void set_amax(std::span<const double> amax);
 
  private:
-  Fp8Operand operand(int number, Role role, ConstTensorView tensor);
+  struct WeightCopy {
+    Tensor memory;
+    Fp8Copy copy;
+  };
+  Fp8Operand operand(int number, const Input& input);
+  Fp8Copy* weight_copy(int number, ConstTensorView weight);
+  std::int64_t copy_bytes(ConstTensorView tensor) const;
   TensorView slot(const Tensor& tensor, int number, Role role) const {
     return tensor.view().flat(number * roles + static_cast<int>(role), 1);
   }
@@ -74,6 +94,7 @@ class Fp8Scaling {
   Communicator& tensor_group_;
   Communicator* context_group_;
   Tensor amax_, seen_;  // fp64 [layers, weights_of_layer, roles]
+  std::map<int, WeightCopy> weights_;
   bool known_ = false;
 };
 
@@ -86,8 +107,11 @@ class Fp8Weight {
   Fp8Weight(Fp8Scaling* scaling, const std::string& weight);
 
   std::optional<Fp8Product> forward(ConstTensorView x, ConstTensorView w) const;
-  std::optional<Fp8Product> backward_input(ConstTensorView dy, ConstTensorView w) const;
-  std::optional<Fp8Product> backward_weight(ConstTensorView dy, ConstTensorView x) const;
+  /// `copy` of dy is shared by the two products, or null.
+  std::optional<Fp8Product> backward_input(ConstTensorView dy, ConstTensorView w, Fp8Copy* copy = nullptr) const;
+  std::optional<Fp8Product> backward_weight(ConstTensorView dy, ConstTensorView x, Fp8Copy* copy = nullptr) const;
+  /// Allocates a copy of dy for both; without memory if they do not share one.
+  Fp8Copy gradient_copy(Arena& arena, ConstTensorView dy) const;
 
  private:
   Fp8Scaling* scaling_ = nullptr;  // null: not rounded

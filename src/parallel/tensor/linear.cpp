@@ -66,14 +66,17 @@ void ColumnParallelLinear::multiply(RowChunk chunk, ConstTensorView x, Activatio
   }
 }
 
-void ColumnParallelLinear::multiply_gradient(RowChunk chunk, ConstTensorView dy, TensorView term) const {
-  for (const Projection& projection : projections_) {
+void ColumnParallelLinear::multiply_gradient(RowChunk chunk, ConstTensorView dy, TensorView term,
+                                             GradientCopies& copies) const {
+  for (std::size_t i = 0; i < projections_.size(); ++i) {
+    const Projection& projection = projections_[i];
     const ArenaScope scope(context_.workspace);
     const bool first = projection.first_output == 0;
     const TensorView product = first ? term : context_.workspace.allocate(term.dtype(), term.shape());
     const ConstTensorView rows = chunk.of(outputs_of(projection, dy));
-    context_.backend.gemm().linear_backward_input(context_.stream(), rows, projection.weight, Activation::none, {},
-                                                  product, projection.fp8.backward_input(rows, projection.weight));
+    context_.backend.gemm().linear_backward_input(
+        context_.stream(), rows, projection.weight, Activation::none, {}, product,
+        projection.fp8.backward_input(rows, projection.weight, copies.empty() ? nullptr : &copies[i]));
     if (projection.adapter) projection.adapter->backward_input(rows, product);
     if (!first) context_.backend.elementwise().add(context_.stream(), product, term);
   }
@@ -93,14 +96,19 @@ ChunkWorks ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorV
   std::optional<TensorContext::Gathering> started;
   if (input == nullptr && weights == WeightGradient::now && trains()) input = &started.emplace(context_.gather(x));
   if (input != nullptr && !context_.overlap) input->all();
+  GradientCopies copies;
+  if (input != nullptr && context_.row_chunks == 1) {
+    for (const Projection& projection : projections_)
+      copies.push_back(projection.fp8.gradient_copy(context_.workspace, outputs_of(projection, dy)));
+  }
   ChunkWorks sums;
   for (int i = 0; i < context_.row_chunks; ++i) {
     const RowChunk chunk = context_.chunk(i);
-    multiply_gradient(chunk, dy, chunk.of(term));
+    multiply_gradient(chunk, dy, chunk.of(term), copies);
     sums.chunks.push_back(context_.sum_chunk(chunk.of(dx), chunk.of(term)));
     if (!context_.overlap) sums.wait(stream);
   }
-  if (input != nullptr) accumulate(dy, input->all());
+  if (input != nullptr) accumulate(dy, input->all(), std::move(copies));
   return sums;
 }
 
@@ -137,14 +145,15 @@ void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTens
   }
 }
 
-void ColumnParallelLinear::accumulate(ConstTensorView dy, ConstTensorView x) const {
-  for (const Projection& projection : projections_) {
+void ColumnParallelLinear::accumulate(ConstTensorView dy, ConstTensorView x, GradientCopies copies) const {
+  for (std::size_t i = 0; i < projections_.size(); ++i) {
+    const Projection& projection = projections_[i];
     const ConstTensorView outputs = outputs_of(projection, dy);
     if (projection.adapter) projection.adapter->backward_weight(outputs, x);
     if (!projection.weight_gradient) continue;
-    context_.backend.gemm().linear_backward_weight(context_.stream(), outputs, x, projection.weight_gradient,
-                                                   projection.bias_gradient, projection.sum.next(),
-                                                   projection.fp8.backward_weight(outputs, x));
+    context_.backend.gemm().linear_backward_weight(
+        context_.stream(), outputs, x, projection.weight_gradient, projection.bias_gradient, projection.sum.next(),
+        projection.fp8.backward_weight(outputs, x, copies.empty() ? nullptr : &copies[i]));
   }
 }
 
@@ -171,22 +180,26 @@ void RowParallelLinear::multiply(ConstTensorView x, TensorView term) const {
 }
 
 void RowParallelLinear::backward_input(ConstTensorView dy, Activation activation, ConstTensorView pre_activation,
-                                       TensorView dx) const {
+                                       TensorView dx, Fp8Copy* copy) const {
   const bool ends_apart = adapter_ && activation != Activation::none;
   context_.backend.gemm().linear_backward_input(
       context_.stream(), dy, weight_, ends_apart ? Activation::none : activation,
-      ends_apart ? ConstTensorView() : pre_activation, dx, fp8_.backward_input(dy, weight_));
+      ends_apart ? ConstTensorView() : pre_activation, dx, fp8_.backward_input(dy, weight_, copy));
   if (adapter_) adapter_->backward_input(dy, dx);
   if (ends_apart) {
     context_.backend.elementwise().activate_backward(context_.stream(), activation, dx, pre_activation, dx);
   }
 }
 
-void RowParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
+void RowParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x, Fp8Copy* copy) const {
   if (adapter_) adapter_->backward_weight(dy, x);
   if (!weight_gradient_) return;
   context_.backend.gemm().linear_backward_weight(context_.stream(), dy, x, weight_gradient_, {}, sum_.next(),
-                                                 fp8_.backward_weight(dy, x));
+                                                 fp8_.backward_weight(dy, x, copy));
+}
+
+Fp8Copy RowParallelLinear::gradient_copy(ConstTensorView dy) const {
+  return context_.row_chunks == 1 ? fp8_.gradient_copy(context_.workspace, dy) : Fp8Copy();
 }
 
 }  // namespace trireme::parallel

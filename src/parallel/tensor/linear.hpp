@@ -73,12 +73,14 @@ class ColumnParallelLinear {
   /// Matrix of a projection within y or a tensor of the same layout.
   template <class View>
   View outputs_of(const Projection& projection, View y) const;
+  /// Copies of dy in FP8 for both of its products, one for each projection; empty: they share none.
+  using GradientCopies = std::vector<Fp8Copy>;
   /// term = dy W of a chunk, this rank's term of dx; dy has all rows.
-  void multiply_gradient(RowChunk chunk, ConstTensorView dy, TensorView term) const;
+  void multiply_gradient(RowChunk chunk, ConstTensorView dy, TensorView term, GradientCopies& copies) const;
   /// Returns whether a gradient is accumulated.
   bool trains() const;
   /// Runs backward_weight on the gathered x.
-  void accumulate(ConstTensorView dy, ConstTensorView x) const;
+  void accumulate(ConstTensorView dy, ConstTensorView x, GradientCopies copies = {}) const;
 
   TensorContext context_;
   std::vector<Projection> projections_;
@@ -100,9 +102,13 @@ class RowParallelLinear {
   /// term = x W^T, this rank's term of the sum y, for some rows. No communication.
   void multiply(ConstTensorView x, TensorView term) const;
   /// dx = dy W times activation'(pre_activation), [rows, in / t], overwritten, for some rows of the gathered dy.
-  void backward_input(ConstTensorView dy, Activation activation, ConstTensorView pre_activation, TensorView dx) const;
+  /// `copy` of the same rows is shared with backward_weight, or null.
+  void backward_input(ConstTensorView dy, Activation activation, ConstTensorView pre_activation, TensorView dx,
+                      Fp8Copy* copy = nullptr) const;
   /// Accumulates the weight's gradient from the gathered dy.
-  void backward_weight(ConstTensorView dy, ConstTensorView x) const;
+  void backward_weight(ConstTensorView dy, ConstTensorView x, Fp8Copy* copy = nullptr) const;
+  /// Allocates a copy of dy in the work space, if all of its rows are in one chunk; else without memory.
+  Fp8Copy gradient_copy(ConstTensorView dy) const;
 
  private:
   TensorContext context_;

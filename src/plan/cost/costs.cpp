@@ -31,7 +31,7 @@ Waves waves(const Device& device, const ProductCall& p, const Tile& tile, int sp
   const std::int64_t blocks = p.batch * tiles_of(p.m, tile.m) * tiles_of(p.n, tile.n) * splits;
   const auto count = static_cast<double>(tiles_of(blocks, device.multiprocessors));
   // A stage of the pipeline has as many bytes.
-  const double k = static_cast<double>(tiles_of(p.k, splits)) + pipeline_k * (p.rounded_bytes > 0 ? 2 : 1);
+  const double k = static_cast<double>(tiles_of(p.k, splits)) + pipeline_k * (p.fp8 ? 2 : 1);
   return {count * static_cast<double>(tile.m * tile.n) * k / tile.share(device),
           splits == 1 ? 0 : 8.0 * splits * static_cast<double>(p.batch * p.m) * static_cast<double>(p.n),
           1 - static_cast<double>(blocks) / (count * device.multiprocessors)};
@@ -52,8 +52,8 @@ ProductTime best_time(const Device& device, const ProductCall& p, double rate) {
 
 /// Multiply-adds per second of a multiprocessor in products like `p`, calibrated to the rate at 8192^3.
 double rate_of_multiprocessor(const Device& device, const ProductCall& p) {
-  const ProductCall large{.m = 8192, .n = 8192, .k = 8192, .rounded_bytes = p.rounded_bytes};
-  const double tflops = p.rounded_bytes > 0 ? device.fp8_tflops : device.product_tflops;
+  const ProductCall large{.m = 8192, .n = 8192, .k = 8192, .fp8 = p.fp8};
+  const double tflops = p.fp8 ? device.fp8_tflops : device.product_tflops;
   const double seconds = 2 * std::pow(8192.0, 3) / (tflops * 1e12);
   double fewest = std::numeric_limits<double>::infinity();
   for (const Tile& tile : product_tiles) fewest = std::min(fewest, waves(device, large, tile, 1).multiply_adds);
@@ -79,7 +79,7 @@ double hidden_update_ms(double update_ms, std::size_t buckets, double idle_ms) {
 
 Cost cost_of(const Device& device, const KernelCall& call, bool graphs) {
   Cost cost;
-  const bool rounds = call.product && call.product->rounded_bytes > 0;
+  const bool rounds = call.product && call.product->fp8;
   if (const auto us = rounds ? std::nullopt : device.measured.time_us(measured_form(call))) {
     cost.main = 1e-3 * *us;
     cost.launches = 1;
@@ -89,8 +89,8 @@ Cost cost_of(const Device& device, const KernelCall& call, bool graphs) {
   bool fused = false;
   if (call.product) {
     const ProductEnd end = call.product->end;
-    fused = !rounds && call.product->can_fuse && end != ProductEnd::bias_gradient &&
-            (device.fuses_gelu || end == ProductEnd::bias);
+    fused = call.product->can_fuse && end != ProductEnd::bias_gradient &&
+            ((device.fuses_gelu && !rounds) || end == ProductEnd::bias);
     const ProductTime time = product_time(device, *call.product);
     cost.main = time.ms + memory_ms(device, call.product->rounded_bytes);
     cost.idle = time.idle_ms;

@@ -33,7 +33,8 @@ class DeviceStandIn final : public Backend {
     constexpr std::size_t workspace_bytes = std::size_t{32} << 20, l2_bytes = std::size_t{50} << 20;
     const std::int64_t streams = 1 + (extents.groups < 2 ? 0 : std::min<std::int64_t>(extents.groups, 4));
     return static_cast<std::size_t>(streams) * workspace_bytes + l2_bytes +
-           static_cast<std::size_t>(extents.weight_gradient) * sizeof(float);
+           static_cast<std::size_t>(extents.weight_gradient) * sizeof(float) +
+           static_cast<std::size_t>(extents.fp8_bytes);
   }
 
  private:

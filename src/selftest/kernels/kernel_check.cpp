@@ -124,11 +124,12 @@ std::vector<Result> Comparison::run_warp_groups() const {
 Check kernel_check(const Family& family, CaseSizes sizes, const std::vector<DType>& types) {
   const auto run = [=](Context& context) {
     std::vector<Result> results;
-    std::vector<Case> cases = family.cases(small_extents);
-    if (sizes == CaseSizes::small_and_model) {
-      for (Case& test : family.cases(model_extents(context.backend))) cases.push_back(std::move(test));
-    }
+    const Fp8Cases fp8{context.backend.supports(Capability::fp8), context.backend.supports(Capability::fp8_blocks)};
     for (const DType dtype : types) {
+      std::vector<Case> cases = family.cases_with(small_extents, dtype, fp8);
+      if (sizes == CaseSizes::small_and_model) {
+        for (Case& test : family.cases(model_extents(context.backend))) cases.push_back(std::move(test));
+      }
       Comparison comparison{context.backend, context.reference, dtype, context.allow_tf32 && family.is_product()};
       if (family.is_product()) comparison.forms = {EpilogueForm::chosen, EpilogueForm::fused, EpilogueForm::separate};
       const auto add = [&](Result result) {

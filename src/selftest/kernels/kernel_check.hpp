@@ -18,6 +18,14 @@ struct Family {
   /// Returns whether these are products, of which the backend may fuse several steps.
   bool is_product() const { return cases == gemm_cases; }
   bool is_attention() const { return cases == attention_cases; }
+  /// All cases in `dtype`: products in FP8 are tested where the others are of bf16.
+  std::vector<Case> cases_with(const Extents& e, DType dtype, const Fp8Cases& fp8) const {
+    std::vector<Case> all = cases(e);
+    if (is_product() && dtype == DType::bf16) {
+      for (Case& one : fp8_cases(fp8)) all.push_back(std::move(one));
+    }
+    return all;
+  }
 };
 
 inline constexpr Family families[] = {{"gemm", gemm_cases},           {"norm", norm_cases},

@@ -93,8 +93,15 @@ struct Extents {
   std::int64_t rows() const { return s * b; }
 };
 
+/// Products in FP8 to test.
+struct Fp8Cases {
+  bool whole = false;   ///< with one scale for a tensor
+  bool blocks = false;  ///< with scales of blocks
+};
+
 /// Cases of each family.
 std::vector<Case> gemm_cases(const Extents& e);
+std::vector<Case> fp8_cases(const Fp8Cases& tested);
 std::vector<Case> norm_cases(const Extents& e);
 std::vector<Case> attention_cases(const Extents& e);
 /// Attention of the sizes for which there are products of warp groups.

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/app/run_config/device_options.hpp"
+#include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/forwarding_backend.hpp"
 #include "tests/app/run_config/read_config.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::app {
 namespace {
@@ -68,6 +72,33 @@ TEST(PrecisionOptions, RefuseWhatFp8DoesNotSupport) {
                  "--fp8-recipe tensorwise and --tp-comm-overlap-chunks exclude each other");
   expect_refused(hybrid + "--fp8-recipe blockwise --variable-seq-lengths",
                  "--fp8-recipe blockwise and --variable-seq-lengths exclude each other");
+}
+
+/// A backend that lacks an ability.
+class Without final : public ForwardingBackend {
+ public:
+  Without(Backend& inner, Capability missing) : ForwardingBackend(inner), missing_(missing) {}
+  std::string description() const override { return "GPU 0"; }
+  bool supports(Capability capability) const override { return capability != missing_ && inner().supports(capability); }
+
+ private:
+  Capability missing_;
+};
+
+TEST(PrecisionOptions, ProductsInFp8NeedAGpuThatHasThem) {
+  const std::unique_ptr<Backend> cpu = cpu::make_backend(1);
+  const Without old(*cpu, Capability::fp8), ada(*cpu, Capability::fp8_blocks);
+  const parallel::Fp8Options tensorwise{.used = true, .recipe = parallel::Fp8Recipe::tensorwise};
+  const parallel::Fp8Options blockwise{.used = true, .recipe = parallel::Fp8Recipe::blockwise};
+  check_training_type(old, DType::bf16);
+  EXPECT_EQ(test::message_of([&] { check_training_type(old, DType::bf16, tensorwise); }),
+            "--fp8-format: GPUs have products in FP8 from compute capability 8.9 on (L40S, H100), and this is GPU 0; "
+            "leave it out, or use --backend cpu");
+  check_training_type(ada, DType::bf16, tensorwise);
+  EXPECT_EQ(test::message_of([&] { check_training_type(ada, DType::bf16, blockwise); }),
+            "--fp8-recipe blockwise needs a GPU of compute capability 9.0 (H100, H200) and cuBLASLt of CUDA 12.9; "
+            "use --fp8-recipe delayed, or --backend cpu");
+  check_training_type(*cpu, DType::bf16, blockwise);
 }
 
 }  // namespace

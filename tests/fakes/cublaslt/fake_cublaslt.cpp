@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "src/backend/kernels/fp8.hpp"
 #include "src/tensor/dtype.hpp"
 #include "tests/fakes/cublaslt/rules.hpp"
 #include "tests/fakes/fake_cuda.hpp"
@@ -39,6 +40,10 @@ double load(const void* data, cudaDataType_t type, std::int64_t i) {
       return static_cast<const float*>(data)[i];
     case CUDA_R_16BF:
       return static_cast<float>(static_cast<const bf16*>(data)[i]);
+    case CUDA_R_8F_E4M3:
+    case CUDA_R_8F_E5M2:
+      return trireme::fp8_number(static_cast<const std::uint8_t*>(data)[i],
+                                 type == CUDA_R_8F_E4M3 ? trireme::Fp8Format::e4m3 : trireme::Fp8Format::e5m2);
     default:
       return static_cast<float>(static_cast<const fp16*>(data)[i]);
   }
@@ -93,6 +98,16 @@ Algorithm algorithm_of(const cublasLtMatmulAlgo_t& opaque) {
   return algorithm;
 }
 
+/// Scale of element (row, p) of an operand with `rows` rows and k columns (manual, "Scaling factors layouts").
+double scale_of(const float* scales, std::int32_t mode, std::int64_t rows, std::int64_t k, std::int64_t row,
+                std::int64_t p) {
+  constexpr std::int64_t block = 128;
+  if (scales == nullptr) return 1;
+  if (mode == 0) return *scales;
+  if (mode == 4) return scales[p / block * rows + row];
+  return scales[row / block * (((k + block - 1) / block + 3) / 4 * 4) + p / block];
+}
+
 /// d = epilogue(alpha op(a) op(b) + beta c), column-major.
 void multiply(const Description& what, double alpha, const void* a, const Layout& la, const void* b, const Layout& lb,
               double beta, const void* c, void* d, const Layout& ld) {
@@ -103,11 +118,13 @@ void multiply(const Description& what, double alpha, const void* a, const Layout
   for (std::int64_t p = 0; p < k; ++p) {
     for (std::int64_t i = 0; i < m; ++i) {
       rows[static_cast<std::size_t>(i * k + p)] =
-          load(a, la.type, what.op_a == CUBLAS_OP_N ? i + p * la.stride : p + i * la.stride);
+          load(a, la.type, what.op_a == CUBLAS_OP_N ? i + p * la.stride : p + i * la.stride) *
+          scale_of(what.a_scales, what.a_scale_mode, m, k, i, p);
     }
     for (std::int64_t j = 0; j < n; ++j) {
       columns[static_cast<std::size_t>(j * k + p)] =
-          load(b, lb.type, what.op_b == CUBLAS_OP_N ? p + j * lb.stride : j + p * lb.stride);
+          load(b, lb.type, what.op_b == CUBLAS_OP_N ? p + j * lb.stride : j + p * lb.stride) *
+          scale_of(what.b_scales, what.b_scale_mode, n, k, j, p);
     }
   }
   const cudaDataType_t bias_type = ld.type, aux_type = ld.type;
@@ -203,6 +220,16 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque, cubla
       return take(description->aux_type);
     case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
       return take(description->multiprocessors);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return take(description->a_scales);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return take(description->b_scales);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+      return take(description->a_scale_mode);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+      return take(description->b_scale_mode);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+      return take(description->fast_sums);
     default:
       return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -316,7 +343,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         const auto at = [](auto* matrices, const Layout& layout, int i) {
           using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(matrices)>>, const std::byte,
                                            std::byte>;
-          const std::int64_t size = layout.type == CUDA_R_32F ? 4 : 2;
+          const std::int64_t size = size_of(layout.type);
           return static_cast<Bytes*>(matrices) + i * layout.batch_stride * size;
         };
         for (int i = 0; i < ld.batch; ++i) {

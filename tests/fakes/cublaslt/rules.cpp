@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace fake_cublaslt {
 namespace {
@@ -21,12 +22,15 @@ constexpr Types supported_types[] = {
     {CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F},
 };
 
+// The same, table of FP8 kernels; the types of c and d are equal in those the fake computes.
+constexpr std::pair<cudaDataType_t, cudaDataType_t> fp8_operands[] = {
+    {CUDA_R_8F_E4M3, CUDA_R_8F_E4M3}, {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2}, {CUDA_R_8F_E5M2, CUDA_R_8F_E4M3}};
+constexpr cudaDataType_t fp8_results[] = {CUDA_R_16BF, CUDA_R_16F, CUDA_R_32F};
+
 // The fake computes these of cublasLtEpilogue_t.
 constexpr cublasLtEpilogue_t epilogues[] = {
     CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,          CUBLASLT_EPILOGUE_GELU,  CUBLASLT_EPILOGUE_GELU_AUX,
     CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU, CUBLASLT_EPILOGUE_BGRADB};
-
-std::int64_t size_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
 
 std::uint32_t alignment_of(const void* address) {
   return std::uint32_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(address) | 256);
@@ -42,8 +46,40 @@ std::array<std::uint8_t, 8> types_of(const Operation& o) {
           word(o.d->type)};
 }
 
+/// The rules of FP8 kernels (manual, cublasLtMatmul() and "Narrow Precision Data Types Usage").
+const char* broken_by_fp8(const Operation& o) {
+  const Description& what = *o.description;
+  const bool listed = std::ranges::find(fp8_operands, std::pair(o.a->type, o.b->type)) != std::end(fp8_operands) &&
+                      std::ranges::find(fp8_results, o.d->type) != std::end(fp8_results) && o.c->type == o.d->type;
+  if (!listed) return "FP8 types: the combination is in the table of FP8 kernels";
+  if (what.compute != CUBLAS_COMPUTE_32F || what.scale != CUDA_R_32F) return "FP8 sums: they are in fp32";
+  if (what.op_a != CUBLAS_OP_T || what.op_b != CUBLAS_OP_N) return "FP8 operands: a is transposed and b is not";
+  for (const Layout* layout : {o.a, o.b, o.d}) {
+    if (layout->rows % 16 != 0 || layout->columns % 16 != 0) return "FP8 extents: they are multiples of 16";
+  }
+  if (what.epilogue != CUBLASLT_EPILOGUE_DEFAULT && what.epilogue != CUBLASLT_EPILOGUE_BIAS) {
+    return "FP8 epilogue: it is one that the fake computes";
+  }
+  const cudaDataType_t bias = o.d->type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF;
+  if (uses_bias(what.epilogue) && (what.bias_type == -1 ? o.d->type : what.bias_type) != bias) {
+    return "FP8 bias type: it is that of the table of FP8 kernels";
+  }
+  if (what.a_scales == nullptr || what.b_scales == nullptr) return "FP8 scales: the program has them for both operands";
+  constexpr int whole = 0, vectors = 4, squares = 5;
+  const std::pair modes(what.a_scale_mode, what.b_scale_mode);
+  if (modes != std::pair(whole, whole) && modes != std::pair(vectors, vectors) &&
+      modes != std::pair(vectors, squares) && modes != std::pair(squares, vectors)) {
+    return "FP8 scale modes: the combination is supported";
+  }
+  if (what.a_scale_mode != whole && (alignment_of(what.a_scales) < 16 || alignment_of(what.b_scales) < 16)) {
+    return "FP8 scales: those of blocks are aligned to 16 bytes";
+  }
+  return nullptr;
+}
+
 const char* broken_by_types(const Operation& o) {
   const Description& what = *o.description;
+  if (is_fp8(o.a->type) || is_fp8(o.b->type)) return broken_by_fp8(o);
   const bool listed = std::ranges::any_of(supported_types, [&](const Types& types) {
     return types.compute == what.compute && types.scale == what.scale && types.a_and_b == o.a->type &&
            types.a_and_b == o.b->type && types.c_and_d == o.c->type && types.c_and_d == o.d->type;
@@ -95,6 +131,7 @@ const char* broken_by_layouts(const Operation& o) {
 
 }  // namespace
 
+std::int64_t size_of(cudaDataType_t type) { return is_fp8(type) ? 1 : type == CUDA_R_32F ? 4 : 2; }
 bool uses_bias(cublasLtEpilogue_t epilogue) {
   return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 || epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
@@ -145,6 +182,7 @@ const char* broken_by(const Operation& o, const Algorithm& algorithm, const Addr
   for (std::size_t i = 0; i < 4; ++i) {
     if (matrices[i] == nullptr) return "matrices: none is null (manual, cublasLtMatmul())";
     const Layout& layout = i == 0 ? *o.a : i == 1 ? *o.b : i == 2 ? *o.c : *o.d;
+    if (is_fp8(o.a->type) && alignment_of(matrices[i]) < 16) return "FP8 addresses: 16 divides them";
     const std::uint32_t next = alignment_of(reinterpret_cast<const void*>(layout.batch_stride * size_of(layout.type)));
     if (std::min(alignment_of(matrices[i]), next) < algorithm.alignment[i]) {
       return "addresses: they are aligned as the search was told (header, MATMUL_PREF_MIN_ALIGNMENT_A_BYTES "

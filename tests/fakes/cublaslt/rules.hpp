@@ -20,6 +20,10 @@ struct Description {
   std::int64_t aux_stride = 0;
   std::int32_t bias_type = -1, aux_type = -1;
   std::int32_t multiprocessors = 0;  // number that it should take at most; 0: all
+  const float* a_scales = nullptr;
+  const float* b_scales = nullptr;
+  std::int32_t a_scale_mode = 0, b_scale_mode = 0;  // cublasLtMatmulMatrixScale_t
+  std::int8_t fast_sums = 0;
 };
 struct Layout {
   cudaDataType_t type;
@@ -53,6 +57,8 @@ struct Addresses {
   const void *a, *b, *c, *d, *workspace;
 };
 
+inline bool is_fp8(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+std::int64_t size_of(cudaDataType_t type);
 bool uses_bias(cublasLtEpilogue_t epilogue);
 bool uses_aux(cublasLtEpilogue_t epilogue);
 /// An algorithm for the operation, within the limits of the preference.

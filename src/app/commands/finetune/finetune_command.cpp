@@ -47,8 +47,8 @@ class Finetuning {
     read_data();
     config_ =
         reader_.settle(job_.grid.data_size(), {model_, sequence_length_, data_.train.samples->labels(), task_.epochs});
-    check_training_type(*job_.backend, config_.precision.dtype, config_.precision.fp8.used);
-    if (!config_.run.no_selftest) test_kernels(job_, config_.precision.dtype, config_.device);
+    check_training_type(*job_.backend, config_.precision.dtype, config_.precision.fp8);
+    if (!config_.run.no_selftest) test_kernels(job_, config_.precision.dtype, config_.device, config_.precision.fp8);
   }
 
   int run() {

@@ -153,8 +153,6 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   problems.expect(
       !precision.fp8.used || on.device.fp8_tflops > 0,
       fmt::format("--fp8-format: a {} has no products in FP8 whose rate is known; leave it out", on.device.name));
-  problems.exclude(!precision.fp8.used || batch_file.empty(), "fp8-format", "batch-file",
-                   "train has no products in FP8 on GPUs yet");
   parallel.settle(precision.dtype, config, problems);
   problems.expect(!execution.recomputation.distribute || no_search || options.given("tensor-model-parallel-size"),
                   "--distribute-saved-activations needs --tensor-model-parallel-size");

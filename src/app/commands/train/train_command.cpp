@@ -43,8 +43,8 @@ int train_command(const CommandLine& line) {
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
   if (reader.parsed().checkpoint.use_model) take_checkpoint_model(job, reader);
   const RunConfig& config = reader.settle(job.grid.data_size());
-  check_training_type(*job.backend, config.precision.dtype, config.precision.fp8.used);
-  if (!config.run.no_selftest) test_kernels(job, config.precision.dtype, config.device);
+  check_training_type(*job.backend, config.precision.dtype, config.precision.fp8);
+  if (!config.run.no_selftest) test_kernels(job, config.precision.dtype, config.device, config.precision.fp8);
 
   translation->log();
   TrainPlan plan = make_plan(job, config);
