@@ -2,6 +2,7 @@
 #include "io/json/chat_json.hpp"
 #include "src/base/error.hpp"
 #include "src/base/utf8.hpp"
+#include "src/data/template/learned_text.hpp"
 #include "src/data/template/template.hpp"
 #include "tests/fuzz/target.hpp"
 
@@ -37,14 +38,24 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (chat) variables = chat->variables;
   set_entry(variables, Value::text("bos_token"), Value::text("<s>"));
   set_entry(variables, Value::text("add_generation_prompt"), Value::boolean(true));
-  const auto rendering =
-      tried("template", [&] { return parsed->render(Value::mapping(std::move(variables)), limits); });
+  const auto rendering = tried("template", [&] { return parsed->render(Value::mapping(variables), limits); });
   if (!rendering) return 0;
   fuzz::require(is_utf8(rendering->text), "a rendered text is UTF-8");
   std::size_t last = 0;
   for (const auto& [begin, end] : rendering->generated) {
     fuzz::require(last <= begin && begin <= end && end <= rendering->text.size(), "generated parts are in order");
     last = end;
+  }
+  try {
+    const auto learned = render_learned(
+        *parsed, variables, [](std::string_view text) { return text.ends_with("<s>"); }, limits);
+    last = 0;
+    for (const auto& [begin, end] : learned.generated) {
+      fuzz::require(last <= begin && begin < end && end <= learned.text.size(), "learned parts are in order");
+      last = end;
+    }
+    fuzz::require(last > 0, "a conversation has a learned part");
+  } catch (const DataError&) {
   }
   return 0;
 }

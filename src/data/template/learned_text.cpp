@@ -12,10 +12,10 @@ constexpr std::string_view ascii_space = " \t\n\v\f\r";
 constexpr const char* remedy =
     "put {% generation %} and {% endgeneration %} around the assistant's words in the template";
 
-std::string rendered(const Template& chat, Entries variables, Values messages, bool prompts) {
+std::string rendered(const Template& chat, Entries variables, Values messages, bool prompts, const Limits& limits) {
   set_entry(variables, Value::text("messages"), Value::list(std::move(messages)));
   set_entry(variables, Value::text("add_generation_prompt"), Value::boolean(prompts));
-  return chat.render(Value::mapping(std::move(variables))).text;
+  return chat.render(Value::mapping(std::move(variables)), limits).text;
 }
 
 bool is_of_assistant(const Value& message) {
@@ -49,10 +49,11 @@ void put_in_order(std::vector<std::pair<std::size_t, std::size_t>>& parts) {
 
 }  // namespace
 
-Rendering render_learned(const Template& chat, Entries variables, const EndsWithToken& ends_with_token) {
+Rendering render_learned(const Template& chat, Entries variables, const EndsWithToken& ends_with_token,
+                         const Limits& limits) {
   set_entry(variables, Value::text("add_generation_prompt"), Value::boolean(false));
   const Value all = Value::mapping(variables);
-  Rendering result = chat.render(all);
+  Rendering result = chat.render(all, limits);
   if (!chat.marks_generation()) {
     const Value* found = all.if_mapping()->find(Value::text("messages"));
     TRIREME_CHECK(found && found->if_sequence(), DataError, "there is no list of messages");
@@ -60,8 +61,8 @@ Rendering render_learned(const Template& chat, Entries variables, const EndsWith
     for (std::size_t i = 0; i < messages.size(); ++i) {
       if (!is_of_assistant(messages[i])) continue;
       const auto end = messages.begin() + static_cast<std::ptrdiff_t>(i);
-      const std::string before = rendered(chat, variables, {messages.begin(), end}, true);
-      const std::string after = rendered(chat, variables, {messages.begin(), end + 1}, false);
+      const std::string before = rendered(chat, variables, {messages.begin(), end}, true, limits);
+      const std::string after = rendered(chat, variables, {messages.begin(), end + 1}, false, limits);
       TRIREME_CHECK(after.starts_with(before), DataError,
                     "{}: the text up to message {}, the assistant's, does not begin with the prompt for it; {}",
                     chat.name(), i + 1, remedy);

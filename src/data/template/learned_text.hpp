@@ -17,6 +17,8 @@ using EndsWithToken = std::function<bool(std::string_view)>;
 ///     with the generation prompt and of messages 0 .. i. White space after a special token at its end is left out.
 /// Throws DataError as `Template::render` does, for a conversation without such a part, and if one of these renderings
 /// does not begin with the one before it, or the conversation does not begin with it.
-Rendering render_learned(const Template& chat, Entries variables, const EndsWithToken& ends_with_token);
+/// `limits` bounds each rendering.
+Rendering render_learned(const Template& chat, Entries variables, const EndsWithToken& ends_with_token,
+                         const Limits& limits = {});
 
 }  // namespace trireme::data::jinja
