@@ -10,6 +10,7 @@
 #include "io/posix/folder.hpp"
 #include "io/tokenizer/huggingface_file.hpp"
 #include "io/tokenizer/huggingface_form.hpp"
+#include "io/tokenizer/tekken_file.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
@@ -26,6 +27,7 @@ using nlohmann::ordered_json;
 constexpr std::int64_t max_settings_bytes = std::int64_t{128} << 20;
 constexpr int max_settings_depth = 16;
 constexpr const char* tokenizer_name = "tokenizer.json";
+constexpr const char* tekken_name = "tekken.json";
 constexpr const char* sentence_piece_name = "tokenizer.model";
 constexpr const char* end_of_text = "<|endoftext|>";  // token of GPT-2 and the byte tokenizer
 
@@ -309,6 +311,8 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, co
     } else {
       tokenizer = tokenizer_of(parse_huggingface_file(text, path, {end_of_document, named_token(folder, "eos_token")}));
     }
+  } else if (is_there(path_of(tekken_name))) {
+    return read_tokenizer_json(path_of(tekken_name), end_of_document);
   } else if (is_there(path_of(sentence_piece_name))) {
     tokenizer = sentence_piece_of(path_of(sentence_piece_name));
   } else if (is_there(path_of("vocab.json")) && is_there(path_of("merges.txt"))) {
@@ -338,7 +342,8 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_json(const std::string& path, co
   } catch (const DataError& error) {
     throw DataError("the tokens and merges of {} do not make a tokenizer: {}", path, error.what());
   }
-  read_special_tokens(folder, parse_json(text, path, max_settings_depth), *tokenizer);
+  const json file = parse_json(text, path, max_settings_depth);
+  read_special_tokens(folder, is_tekken(file) ? tekken_settings(*tokenizer) : file, *tokenizer);
   return tokenizer;
 }
 

@@ -10,13 +10,13 @@
 namespace trireme::io {
 
 /// Reads the tokenizer in a model's folder with its special tokens: tokenizer.json of a BPE or WordPiece, else
-/// tokenizer.model of SentencePiece, else vocab.json and merges.txt, else vocab.txt, with do_lower_case of
-/// tokenizer_config.json. Null if none of these exist. `end_of_document` names the token of a BPE that ends documents;
-/// if empty, it is <|endoftext|>,
+/// Mistral's tekken.json, else tokenizer.model of SentencePiece, else vocab.json and merges.txt, else vocab.txt, with
+/// do_lower_case of tokenizer_config.json. Null if none of these exist. `end_of_document` names the token of a BPE that
+/// ends documents; if empty, it is <|endoftext|>,
 /// <|end_of_text|>, </s> or tokenizer_config.json's eos_token, whichever exists first. Throws IoError, or DataError if
 /// a file is damaged or of an unsupported kind.
 std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, const std::string& end_of_document);
-/// Reads a BPE from a tokenizer.json of any name, with the special tokens of its folder.
+/// Reads a BPE from a tokenizer.json or tekken.json of any name, with the special tokens of its folder.
 std::unique_ptr<data::Tokenizer> read_tokenizer_json(const std::string& path, const std::string& end_of_document);
 /// Reads a tokenizer.model of any name, likewise.
 std::unique_ptr<data::Tokenizer> read_sentence_piece(const std::string& path);

@@ -9,6 +9,7 @@
 #include "io/json/json_text.hpp"
 #include "io/posix/file.hpp"
 #include "io/tokenizer/huggingface_form.hpp"
+#include "io/tokenizer/tekken_file.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
@@ -25,8 +26,7 @@ constexpr int max_tokenizer_depth = 16;
 /// Turns the file into a vocabulary, section by section; errors name file and section.
 class Parser {
  public:
-  Parser(const std::string& text, const std::string& path)
-      : path_(path), file_(parse_json(text, path, max_tokenizer_depth)) {
+  Parser(json file, const std::string& path) : path_(path), file_(std::move(file)) {
     require(file_.is_object() && json_member(file_, "model").is_object(),
             "it is not a tokenizer.json: it has no 'model'");
   }
@@ -193,7 +193,9 @@ class Parser {
 }  // namespace
 
 data::BpeVocabulary parse_huggingface_file(const std::string& text, const std::string& path, const EndNames& end) {
-  return Parser(text, path).parse(end);
+  json file = parse_json(text, path, max_tokenizer_depth);
+  if (is_tekken(file)) return read_tekken(file, path, end);
+  return Parser(std::move(file), path).parse(end);
 }
 
 data::BpeVocabulary read_huggingface_file(const std::string& path, const EndNames& end) {

@@ -57,7 +57,9 @@ std::string described(const std::string& name, const std::string& payload) {
 std::string file_of(const std::string& path, const std::string& tokenizer) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return path;
-  return path + (tokenizer == "sentencepiece" ? "/tokenizer.model" : "/tokenizer.json");
+  if (tokenizer == "sentencepiece") return path + "/tokenizer.model";
+  const std::string file = path + "/tokenizer.json", tekken = path + "/tekken.json";
+  return !std::filesystem::exists(file, error) && std::filesystem::exists(tekken, error) ? tekken : file;
 }
 
 bool is_file(const std::string& path) {

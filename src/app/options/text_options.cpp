@@ -64,7 +64,8 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
   for (const char* name : {"bytes", "gpt2", "wordpiece", "huggingface", "sentencepiece"})
     choices.push_back({name, name});
   std::string help =
-      "The 256 byte values, GPT-2's byte-level BPE, BERT's WordPiece, the BPE of a tokenizer.json, of bytes or "
+      "The 256 byte values, GPT-2's byte-level BPE, BERT's WordPiece, the BPE of a tokenizer.json or tekken.json, of "
+      "bytes or "
       "characters, or SentencePiece's tokenizer.model";
   if (ids == Ids::from_elsewhere) {
     choices.push_back({"null", "null"});
@@ -75,7 +76,7 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
               "GPT-2's vocabulary, encoder.json or vocab.json, or BERT's, vocab.txt.");
   options.add("merge-file", &merge_file, "FILE", "GPT-2's merges: vocab.bpe or merges.txt.");
   options.add("tokenizer-model", &model_file, "FILE",
-              "Hugging Face's tokenizer.json, or SentencePiece's tokenizer.model.");
+              "Hugging Face's tokenizer.json, Mistral's tekken.json, or SentencePiece's tokenizer.model.");
   options.add("eod-token", &end_of_document, "TOKEN",
               "Token of tokenizer.json that ends documents; default <|endoftext|>, <|end_of_text|>, </s> or the "
               "eos_token beside it.");
