@@ -189,6 +189,24 @@ class MemberDivider : public nlohmann::json_sax<json> {
   bool comes_next_ = true;  // no comma before what comes next
 };
 
+bool is_one_top_key(std::string_view keys) { return keys.find_first_of(",.") == keys.npos; }
+
+/// Returns the value under `key` of the JSON object in `line` as JSON, "null" if it has none; nothing if the line is
+/// wrong, or the value neither a string nor an integer.
+std::optional<std::string> valid_json_value(std::string_view line, std::string_view key) {
+  simdjson::dom::parser parser;
+  simdjson::dom::object object;
+  if (parser.parse(line.data(), line.size()).get(object) != simdjson::SUCCESS) return {};
+  std::optional<std::string> found = "null";
+  for (const auto& [name, value] : object) {
+    if (name != key) continue;  // the last duplicate key wins
+    found.reset();
+    if (value.is_string()) found = json(value.get_string().value_unsafe()).dump();
+    if (value.is_int64()) found = fmt::format("{}", value.get_int64().value_unsafe());
+  }
+  return found;
+}
+
 /// Returns the string under `key` of the JSON object in `line`, if it has the key once and nothing is wrong.
 std::optional<std::string> valid_json_text(std::string_view line, std::string_view key) {
   simdjson::dom::parser parser;
@@ -208,8 +226,7 @@ std::optional<std::string> valid_json_text(std::string_view line, std::string_vi
 
 std::string json_text(std::string_view line, const std::string& keys, const std::string& path, std::int64_t line_number,
                       const char* remedy) {
-  const bool is_one_key = keys.find_first_of(",.") == std::string::npos;
-  if (auto text = is_one_key ? valid_json_text(line, keys) : std::nullopt) return std::move(*text);
+  if (auto text = is_one_top_key(keys) ? valid_json_text(line, keys) : std::nullopt) return std::move(*text);
   // Slower, for several and nested keys, and names the fault.
   KeyHandler handler(keys, fmt::format("{}:{}", path, line_number), remedy);
   json::sax_parse(line, &handler);
@@ -287,6 +304,8 @@ std::string with_json_text(std::string_view line, const std::string& key, const 
 }
 
 std::string json_value(std::string_view line, const std::string& key) {
+  if (auto value = is_one_top_key(key) ? valid_json_value(line, key) : std::nullopt) return std::move(*value);
+  // Slower, for other values.
   MemberDivider divider(key);
   return json::sax_parse(line, &divider) && divider.found() ? divider.value() : "null";
 }

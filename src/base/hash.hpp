@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,9 @@ constexpr std::uint64_t splitmix64(std::uint64_t seed, std::uint64_t index) {
 
 /// XXH3 of 64 bits.
 std::uint64_t hash64(const void* data, std::size_t size_bytes, std::uint64_t seed);
+
+/// Sets hashes[i] to the `hash64`, with seed 0, of the `size_bytes` bytes from text + i on.
+void hash64_windows(const char* text, std::size_t size_bytes, std::span<std::uint64_t> hashes);
 
 /// XXH3 of 128 bits: detects accidental changes, not deliberate ones.
 struct Hash128 {

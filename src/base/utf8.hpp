@@ -52,16 +52,24 @@ void for_each_character(std::string_view text, const Take& take) {
   }
 }
 
+/// Bytes of ASCII at the front of `text`.
+inline std::size_t ascii_size(std::string_view text) {
+  constexpr std::size_t step = sizeof(std::uint64_t);
+  std::size_t size = 0;
+  for (std::uint64_t bytes = 0; text.size() - size >= step; size += step) {
+    std::memcpy(&bytes, text.data() + size, step);
+    if ((bytes & 0x8080808080808080u) != 0) break;
+  }
+  while (size < text.size() && static_cast<unsigned char>(text[size]) < 0x80) ++size;
+  return size;
+}
+
 /// Offset of the first byte that is not part of a UTF-8 character, `text.size()` if none.
 inline std::size_t find_invalid_utf8(std::string_view text) {
   const char* const end = text.data() + text.size();
   const char* at = text.data();
   while (at != end) {
-    std::uint64_t bytes = 0;
-    for (; end - at >= 8; at += 8) {  // ASCII
-      std::memcpy(&bytes, at, 8);
-      if ((bytes & 0x8080808080808080u) != 0) break;
-    }
+    at += ascii_size({at, end});
     if (at == end) break;
     const int size_bytes = decode_utf8(at, end).size_bytes;
     if (size_bytes == 0) break;

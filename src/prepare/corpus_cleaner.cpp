@@ -12,6 +12,7 @@
 #include "src/base/timer.hpp"
 #include "src/comm/host_collectives.hpp"
 #include "src/data/dedup/duplicate_search.hpp"
+#include "src/data/dedup/recent_sets.hpp"
 #include "src/data/text/joined_lines.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/prepare/document_reader.hpp"
@@ -114,9 +115,11 @@ class Cleaner {
 
   void examine(Work& work) const {
     try {
-      if (work.piece.is_json) work.record = work.piece.bytes;
       std::string text = text_of(files_, work.piece, options_.reader);
-      const std::string original = text;
+      if (work.piece.is_json) work.record = std::move(work.piece.bytes);
+      const bool may_change =
+          options_.unicode != UnicodeForm::as_it_is || options_.joins_lines || options_.filters.quality;
+      const std::string original = may_change ? text : std::string();
       if (options_.unicode == UnicodeForm::repaired) {
         text = data::repaired(text);
       } else if (options_.unicode == UnicodeForm::nfc && !data::is_surely_composed(text)) {
@@ -129,7 +132,7 @@ class Cleaner {
       work.has_url = names.url.has_value();
       work.has_title = names.title.has_value();
       work.reason_to_go = options_.filters.reason_to_go(text, names);
-      work.is_changed = text != original;
+      work.is_changed = may_change && text != original;
       if (!work.piece.is_json) {
         work.record = files_.json->line(options_.reader.json_key, text);
       } else if (work.is_changed) {
@@ -219,6 +222,7 @@ class Cleaner {
   }
 
   void write(const std::vector<data::Duplicate>& duplicates) {
+    data::RecentSets sets([&](std::int64_t document) { return shingle_set(document); });
     auto next_unwanted = unwanted_.begin();
     auto next_duplicate = duplicates.begin();
     for (std::int64_t document = spool_->begin(); document < spool_->end(); ++document) {
@@ -233,7 +237,7 @@ class Cleaner {
         report_line(R"({{"document":{},"id":{},"reason":"{} duplicate","kept":{},"kept_id":{},"similarity":{:.6f}}})",
                     document, files_.json->value(line, options_.id_key), duplicate.is_exact != 0 ? "exact" : "near",
                     duplicate.kept, files_.json->value(spool_->read(duplicate.kept), options_.id_key),
-                    data::jaccard(shingle_set(duplicate.kept), shingle_set(document)));
+                    data::jaccard(sets.of(duplicate.kept)->shingles, shingle_set(document)));
       } else {
         ++report_.kept_documents;
         output_->append(line);

@@ -271,13 +271,13 @@ void TextReader::next_text(TextPiece& piece) {
   piece.ends_document = at_end_ && pending().empty() && ends_file_[range_number_ - 1];
 }
 
-std::string bytes_of(TextPiece& piece, const TextReaderOptions& options) {
-  std::string bytes = std::move(piece.bytes);
+void check_bytes(const TextPiece& piece, const TextReaderOptions& options) {
+  const std::string_view bytes = piece.bytes;
   const auto line = [&] { return piece.position + (piece.lines_before ? piece.lines_before->count() : 0); };
   if (options.check_utf8) {
     const std::size_t at = find_invalid_utf8(bytes);
     if (at < bytes.size()) {
-      const std::string_view rest = std::string_view(bytes).substr(at);
+      const std::string_view rest = bytes.substr(at);
       const auto offset = static_cast<std::int64_t>(at);
       throw DataError("{}: the byte {:#04x} is not UTF-8: {}; convert the file to UTF-8 (iconv -f latin1 -t utf-8){}",
                       piece.is_json ? fmt::format("{}:{}:{}", piece.path, line(), offset + 1)
@@ -285,14 +285,13 @@ std::string bytes_of(TextPiece& piece, const TextReaderOptions& options) {
                       static_cast<unsigned char>(rest[0]), utf8_fault(rest), keep_remedy(options));
     }
   }
-  return bytes;
 }
 
 std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options) {
-  std::string bytes = bytes_of(piece, options);
-  if (!piece.is_json) return bytes;
-  return read_line(piece,
-                   [&](std::int64_t line) { return files.json->text(bytes, options.json_key, piece.path, line); });
+  check_bytes(piece, options);
+  if (!piece.is_json) return std::move(piece.bytes);
+  return read_line(
+      piece, [&](std::int64_t line) { return files.json->text(piece.bytes, options.json_key, piece.path, line); });
 }
 
 }  // namespace trireme::prepare

@@ -148,9 +148,8 @@ std::vector<TextPiece> read_batch(Reader& reader, std::int64_t batch_bytes) {
   return batch;
 }
 
-/// Returns the bytes of a piece, which it takes. Throws DataError with the position in the file where they are not
-/// UTF-8, unless `check_utf8` is off.
-std::string bytes_of(TextPiece& piece, const TextReaderOptions& options);
+/// Throws DataError with the position in the file where a piece is not UTF-8, unless `check_utf8` is off.
+void check_bytes(const TextPiece& piece, const TextReaderOptions& options);
 
 /// Calls `read(line)` with the number of the line of JSON in `piece`. The lines before its range are counted only if
 /// that throws DataError, to throw again with the file's number.
@@ -164,8 +163,8 @@ auto read_line(const TextPiece& piece, const Read& read) {
   }
 }
 
-/// Returns the text in a piece, whose bytes it takes. Throws DataError as `bytes_of`, and likewise if a line is not a
-/// JSON object with a string under the key.
+/// Returns the text in a piece; takes the bytes of text, not those of JSON. Throws DataError as `check_bytes`, and
+/// likewise if a line is not a JSON object with a string under the key.
 std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options);
 
 }  // namespace trireme::prepare

@@ -111,10 +111,10 @@ class PieceEncoder {
 
   /// Encodes the text of a conversation, in which names of special tokens are these tokens.
   void encode_chat(TextPiece& piece, EncodedPiece& work) const {
-    const std::string bytes = bytes_of(piece, options_.reader);
+    check_bytes(piece, options_.reader);
     read_line(piece, [&](std::int64_t line) {
       const std::string where = fmt::format("{}:{}", piece.path, line);
-      const data::jinja::Rendering chat = options_.chat->render(bytes, where);
+      const data::jinja::Rendering chat = options_.chat->render(piece.bytes, where);
       std::vector<std::size_t> places;
       for (const auto& [begin, end] : chat.generated) places.insert(places.end(), {begin, end});
       work = {.text_bytes = std::ssize(chat.text)};

@@ -1,19 +1,18 @@
 #include "src/data/dedup/duplicate_search.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <memory>
-#include <mutex>
-#include <queue>
+#include <span>
 #include <tuple>
 #include <utility>
 
 #include "src/comm/host_collectives.hpp"
 #include "src/data/dedup/minhash.hpp"
+#include "src/data/dedup/recent_sets.hpp"
 
 namespace trireme::data {
 namespace {
+
+constexpr DocumentPair no_pair = {-1, -1};
 
 struct DigestEntry {
   Hash128 digest;
@@ -68,84 +67,42 @@ std::vector<DocumentPair> exact_duplicates(Communicator& comm, const Fingerprint
   return mine;
 }
 
-/// A set of shingles, and a 65,536-bit sketch set by its hashes.
-struct SketchedSet {
-  explicit SketchedSet(std::vector<std::uint64_t> hashes) : shingles(std::move(hashes)) {
-    for (const std::uint64_t hash : shingles) bits[hash / 64 % bits.size()] |= std::uint64_t{1} << hash % 64;
-  }
-  std::size_t size_bytes() const { return sizeof(*this) + shingles.size() * sizeof(shingles[0]); }
-
-  std::vector<std::uint64_t> shingles;
-  std::array<std::uint64_t, 1024> bits{};
-};
-
-/// Returns whether the Jaccard similarity of the sets is above `threshold`. A bit set in only one implies a shingle
-/// that the other lacks. The bits alone reject most pairs.
-bool are_similar(const SketchedSet& a, const SketchedSet& b, double threshold) {
-  std::int64_t only_a = 0, only_b = 0;  // at least
-  for (std::size_t i = 0; i < a.bits.size(); ++i) {
-    only_a += std::popcount(a.bits[i] & ~b.bits[i]);
-    only_b += std::popcount(b.bits[i] & ~a.bits[i]);
-  }
-  const std::int64_t size_a = std::ssize(a.shingles), size_b = std::ssize(b.shingles);
-  const std::int64_t common = std::min(size_a - only_a, size_b - only_b);  // at most
-  if (static_cast<double>(common) < threshold * static_cast<double>(size_a + size_b - common)) return false;
-  return jaccard(a.shingles, b.shingles) > threshold;
-}
-
-/// Cache of the sets of the latest documents: neighbours in buckets are compared many times.
-class RecentSets {
+/// Filter of pairs that several bands name, which keeps those met last.
+class MetPairs {
  public:
-  using Set = std::shared_ptr<const SketchedSet>;
-  explicit RecentSets(const DuplicateSearchOptions& options) : options_(options) {}
-
-  /// Thread-safe.
-  Set of(std::int64_t document) {
-    {
-      const std::scoped_lock lock(mutex_);
-      const auto found = sets_.find(document);
-      if (found != sets_.end()) return found->second;
-    }
-    const auto set = std::make_shared<const SketchedSet>(options_.shingle_set(document));
-    const std::scoped_lock lock(mutex_);
-    if (!sets_.emplace(document, set).second) return set;
-    size_bytes_ += set->size_bytes();
-    for (order_.push(document); size_bytes_ > max_bytes; order_.pop()) {
-      const auto oldest = sets_.extract(order_.front());
-      size_bytes_ -= oldest.mapped()->size_bytes();
-    }
-    return set;
+  /// Returns whether the pair is not one of those kept, and keeps it.
+  bool add(const DocumentPair& pair) {
+    const std::uint64_t hash =
+        splitmix64(static_cast<std::uint64_t>(pair.first), static_cast<std::uint64_t>(pair.second));
+    DocumentPair& slot = slots_[hash % slots_.size()];
+    return std::exchange(slot, pair) != pair;
   }
 
  private:
-  static constexpr std::size_t max_bytes = std::size_t{64} << 20;
-  const DuplicateSearchOptions& options_;
-  std::mutex mutex_;
-  std::unordered_map<std::int64_t, Set> sets_;
-  std::queue<std::int64_t> order_;
-  std::size_t size_bytes_ = 0;
+  std::vector<DocumentPair> slots_ = std::vector<DocumentPair>(std::size_t{1} << 18, no_pair);
 };
 
 /// Compares pairs of documents and unites similar ones. Skips pairs already united or known to differ.
 class Comparer {
  public:
-  Comparer(ThreadPool& pool, const DuplicateSearchOptions& options) : pool_(pool), options_(options), sets_(options) {}
+  Comparer(ThreadPool& pool, const DuplicateSearchOptions& options)
+      : pool_(pool), options_(options), sets_(options.shingle_set) {}
 
   void compare(std::vector<DocumentPair> pairs) {
+    std::erase_if(pairs, [&](const DocumentPair& pair) { return is_known(pair); });
     std::ranges::sort(pairs, {}, [](const DocumentPair& pair) { return std::tuple(pair.second, pair.first); });
     pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-    keep_similar_sketches(pairs);
-    gather_kinds(pairs);
-    const auto batch_size = static_cast<std::size_t>(16 * pool_.threads());
+    pairs = likely_pairs(pairs);
     std::vector<DocumentPair> rejected;
-    for (std::size_t next = 0; next < pairs.size();) {
-      std::vector<DocumentPair> batch;
-      for (; next < pairs.size() && batch.size() < batch_size; ++next) {
-        const bool known = clusters_.first_of(pairs[next].first) == clusters_.first_of(pairs[next].second) ||
-                           std::ranges::binary_search(rejected_, pairs[next]);
-        if (!known) batch.push_back(pairs[next]);
+    for (std::span<const DocumentPair> rest = pairs; !rest.empty();) {
+      std::vector<std::span<const DocumentPair>> pairs_of;  // by later document
+      while (!rest.empty() && pairs_of.size() < documents_at_once) {
+        const auto end =
+            std::ranges::find_if(rest, [&](const DocumentPair& pair) { return pair.second != rest.front().second; });
+        pairs_of.push_back(rest.first(static_cast<std::size_t>(end - rest.begin())));
+        rest = rest.subspan(pairs_of.back().size());
       }
-      compare_batch(batch, rejected);
+      compare_documents(pairs_of, rejected);
     }
     std::ranges::sort(rejected);
     const auto middle = static_cast<std::ptrdiff_t>(rejected_.size());
@@ -157,62 +114,78 @@ class Comparer {
   std::int64_t compared_pairs() const { return compared_pairs_; }
 
  private:
-  /// Removes the pairs whose sketches differ too much.
-  void keep_similar_sketches(std::vector<DocumentPair>& pairs) {
-    constexpr std::int64_t of_a_task = 1024;
-    const std::int64_t count = std::ssize(pairs);
-    pool_.parallel_for((count + of_a_task - 1) / of_a_task, [&](std::int64_t task) {
-      const std::int64_t end = std::min(count, (task + 1) * of_a_task);
-      std::int64_t later = -1;
-      std::string sketch;
-      for (std::int64_t i = task * of_a_task; i < end; ++i) {
-        DocumentPair& pair = pairs[static_cast<std::size_t>(i)];
-        if (pair.second != later) sketch = options_.sketch(later = pair.second);
-        if (!may_be_similar(options_.sketch(pair.first), sketch, options_.jaccard)) pair = differing;
+  /// Returns the pairs whose sketches may be those of similar documents. Connected ones, such as those of one template,
+  /// follow each other, which keeps their documents in the cache. Of a later document those come first that are most
+  /// likely similar.
+  std::vector<DocumentPair> likely_pairs(const std::vector<DocumentPair>& pairs) {
+    struct Candidate {
+      std::int64_t kind;
+      DocumentPair pair;
+      int agreeing;
+    };
+    std::vector<Candidate> candidates(pairs.size());
+    pool_.parallel_ranges(std::ssize(pairs), sketches_at_once, [&](std::int64_t begin, std::int64_t end) {
+      // The sketches read last, by document: neighbours share them.
+      std::vector<std::pair<std::int64_t, std::string>> read(sketches_at_once, {-1, {}});
+      const auto sketch_of = [&](std::int64_t document) -> const std::string& {
+        auto& [of, sketch] = read[static_cast<std::size_t>(document % sketches_at_once)];
+        if (std::exchange(of, document) != document) sketch = options_.sketch(document);
+        return sketch;
+      };
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        const std::string later = sketch_of(pairs[i].second);
+        candidates[i] = {0, pairs[i], agreeing_bytes(sketch_of(pairs[i].first), later)};
+        if (!may_be_similar(candidates[i].agreeing, later.size(), options_.jaccard)) candidates[i].pair = no_pair;
       }
     });
-    std::erase(pairs, differing);
-  }
-
-  /// Sorts connected pairs, such as those of one template, next to each other, which keeps their documents in the
-  /// cache.
-  static void gather_kinds(std::vector<DocumentPair>& pairs) {
+    std::erase_if(candidates, [](const Candidate& candidate) { return candidate.pair == no_pair; });
     Clusters kinds;
-    for (const DocumentPair& pair : pairs) kinds.unite(pair);
-    std::vector<std::pair<std::int64_t, DocumentPair>> ordered;
-    ordered.reserve(pairs.size());
-    for (const DocumentPair& pair : pairs) ordered.emplace_back(kinds.first_of(pair.second), pair);
-    std::ranges::stable_sort(ordered, {}, &std::pair<std::int64_t, DocumentPair>::first);
-    std::ranges::transform(ordered, pairs.begin(), &std::pair<std::int64_t, DocumentPair>::second);
-  }
-
-  void compare_batch(const std::vector<DocumentPair>& batch, std::vector<DocumentPair>& rejected) {
-    std::vector<std::size_t> first_pairs;  // first pair of each later document
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (i == 0 || batch[i].second != batch[i - 1].second) first_pairs.push_back(i);
-    }
-    first_pairs.push_back(batch.size());
-    std::vector<char> similar(batch.size());
-    pool_.parallel_for(static_cast<std::int64_t>(first_pairs.size()) - 1, [&](std::int64_t document) {
-      const std::size_t begin = first_pairs[static_cast<std::size_t>(document)];
-      const std::size_t end = first_pairs[static_cast<std::size_t>(document) + 1];
-      const RecentSets::Set later = sets_.of(batch[begin].second);
-      for (std::size_t i = begin; i < end; ++i) {
-        similar[i] = are_similar(*sets_.of(batch[i].first), *later, options_.jaccard) ? 1 : 0;
-      }
+    for (const Candidate& candidate : candidates) kinds.unite(candidate.pair);
+    for (Candidate& candidate : candidates) candidate.kind = kinds.first_of(candidate.pair.second);
+    std::ranges::sort(candidates, {}, [](const Candidate& candidate) {
+      return std::tuple(candidate.kind, candidate.pair.second, -candidate.agreeing, -candidate.pair.first);
     });
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (similar[i] != 0) {
-        clusters_.unite(batch[i]);
-      } else {
-        rejected.push_back(batch[i]);
-      }
-    }
-    compared_pairs_ += static_cast<std::int64_t>(batch.size());
+    std::vector<DocumentPair> likely(candidates.size());
+    std::ranges::transform(candidates, likely.begin(), &Candidate::pair);
+    return likely;
   }
 
-  static constexpr DocumentPair differing = {-1, -1};
+  bool is_known(const DocumentPair& pair) {
+    return clusters_.first_of(pair.first) == clusters_.first_of(pair.second) ||
+           std::ranges::binary_search(rejected_, pair);
+  }
 
+  /// Compares some documents with the earlier ones in their pairs: each with one of them at a time, since most of the
+  /// others are in the same cluster.
+  void compare_documents(std::vector<std::span<const DocumentPair>>& pairs_of, std::vector<DocumentPair>& rejected) {
+    for (;;) {
+      std::vector<DocumentPair> batch;
+      for (std::span<const DocumentPair>& pairs : pairs_of) {
+        while (!pairs.empty() && is_known(pairs.front())) pairs = pairs.subspan(1);
+        if (pairs.empty()) continue;
+        batch.push_back(pairs.front());
+        pairs = pairs.subspan(1);
+      }
+      if (batch.empty()) return;
+      std::vector<char> similar(batch.size());
+      pool_.parallel_for(std::ssize(batch), [&](std::int64_t i) {
+        const auto& [first, second] = batch[static_cast<std::size_t>(i)];
+        similar[static_cast<std::size_t>(i)] =
+            are_similar(*sets_.of(first), *sets_.of(second), options_.jaccard) ? 1 : 0;
+      });
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        if (similar[i] != 0) {
+          clusters_.unite(batch[i]);
+        } else {
+          rejected.push_back(batch[i]);
+        }
+      }
+      compared_pairs_ += std::ssize(batch);
+    }
+  }
+
+  static constexpr std::int64_t sketches_at_once = 1024;
+  static constexpr std::size_t documents_at_once = 64;
   ThreadPool& pool_;
   const DuplicateSearchOptions& options_;
   RecentSets sets_;
@@ -222,8 +195,9 @@ class Comparer {
 };
 
 /// Keys are hashes that include the band: several bands can share a list.
-void compare_bands(Communicator& comm, const Fingerprints& fingerprints, const std::vector<char>& is_exact, int begin,
-                   int end, const DuplicateSearchOptions& options, Comparer& comparer) {
+void compare_bands(Communicator& comm, const Fingerprints& fingerprints, const Owners& owners,
+                   const std::vector<char>& is_exact, int begin, int end, const DuplicateSearchOptions& options,
+                   Comparer& comparer) {
   const auto ranks = static_cast<std::uint64_t>(comm.size());
   Outgoing<BucketEntry> entries(comm);
   for (std::size_t i = 0; i < fingerprints.documents.size(); ++i) {
@@ -236,25 +210,25 @@ void compare_bands(Communicator& comm, const Fingerprints& fingerprints, const s
   }
   std::vector<BucketEntry> here = entries.exchange(comm);
   Outgoing<DocumentPair> pairs(comm);
-  for (const DocumentPair& pair : candidate_pairs(here, options.neighbours)) {
-    pairs.to(mix64(static_cast<std::uint64_t>(pair.second)) % ranks).push_back(pair);
-  }
+  MetPairs met;
+  candidate_pairs(here, options.neighbours, [&](const DocumentPair& pair) {
+    if (met.add(pair)) pairs.to(owners.of(pair.second)).push_back(pair);  // where most of its cluster is known
+  });
   std::vector<DocumentPair> mine = pairs.exchange(comm);
   collectively(comm, [&] { comparer.compare(std::move(mine)); });
 }
 
 }  // namespace
 
-std::vector<DocumentPair> candidate_pairs(std::vector<BucketEntry>& entries, std::int64_t neighbours) {
+void candidate_pairs(std::vector<BucketEntry>& entries, std::int64_t neighbours,
+                     const std::function<void(const DocumentPair&)>& take) {
   std::ranges::sort(entries, {}, [](const BucketEntry& entry) { return std::tuple(entry.key, entry.document); });
-  std::vector<DocumentPair> pairs;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     for (std::size_t back = 1; back <= i && static_cast<std::int64_t>(back) <= neighbours; ++back) {
       if (entries[i - back].key != entries[i].key) break;
-      pairs.push_back({entries[i - back].document, entries[i].document});
+      take({entries[i - back].document, entries[i].document});
     }
   }
-  return pairs;
 }
 
 std::int64_t Clusters::first_of(std::int64_t document) {
@@ -299,7 +273,8 @@ DuplicateSearchResult find_duplicates(Communicator& comm, ThreadPool& pool, cons
   const auto step = static_cast<int>(
       std::clamp<std::int64_t>(wanted_entries / std::max<std::int64_t>(max_documents, 1), 1, fingerprints.bands + 1));
   for (int band = 0; band < fingerprints.bands; band += step) {
-    compare_bands(comm, fingerprints, is_exact, band, std::min(band + step, fingerprints.bands), options, comparer);
+    compare_bands(comm, fingerprints, owners, is_exact, band, std::min(band + step, fingerprints.bands), options,
+                  comparer);
   }
 
   // Rank 0 merges the ranks' clusters and sends the results to the documents' owners.

@@ -25,9 +25,10 @@ struct DocumentPair {
   auto operator<=>(const DocumentPair&) const = default;
 };
 
-/// Pairs each document with the nearest `neighbours` before it in its bucket (entries with the same key). Sorts the
-/// entries: the result does not depend on their order.
-std::vector<DocumentPair> candidate_pairs(std::vector<BucketEntry>& entries, std::int64_t neighbours);
+/// Calls `take` for each document with each of the nearest `neighbours` before it in its bucket (entries with the same
+/// key). Sorts the entries: the result does not depend on their order.
+void candidate_pairs(std::vector<BucketEntry>& entries, std::int64_t neighbours,
+                     const std::function<void(const DocumentPair&)>& take);
 
 /// Disjoint-set forest of documents. The first document identifies a cluster, independent of the order of pairs. Holds
 /// only documents that occur in a pair.

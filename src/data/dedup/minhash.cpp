@@ -1,6 +1,7 @@
 #include "src/data/dedup/minhash.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -30,11 +31,19 @@ void add_characters(std::string_view text, int size, std::vector<std::uint64_t>&
   const char* begin = text.data();
   const char* end = begin;
   for (int i = 0; i < size && end != text_end; ++i) end = next_character(end, text_end);
-  hashes.push_back(hash_of(begin, end));
-  while (end != text_end) {
+  for (;;) {
+    if (end - begin == size) {  // also all that begin before the next character of several bytes
+      const std::size_t more = ascii_size({end, text_end});
+      hashes.resize(hashes.size() + more + 1);
+      hash64_windows(begin, static_cast<std::size_t>(size), std::span(hashes).last(more + 1));
+      begin += more;
+      end += more;
+    } else {
+      hashes.push_back(hash_of(begin, end));
+    }
+    if (end == text_end) return;
     begin = next_character(begin, text_end);
     end = next_character(end, text_end);
-    hashes.push_back(hash_of(begin, end));
   }
 }
 
@@ -72,6 +81,23 @@ void sort_hashes(std::vector<std::uint64_t>& hashes) {
     begin = end;
   }
   hashes = std::move(sorted);
+}
+
+/// Returns the lowest 32 bits of the hashes, without most of the repeated ones: a table keeps those met last.
+std::vector<std::uint32_t> low_bits(std::span<const std::uint64_t> hashes) {
+  constexpr std::size_t slots = 1 << 12;
+  std::array<std::uint32_t, slots> met{1};  // a value is in the slot of its lowest bits; in 0 is 1, which is none
+  std::vector<std::uint32_t> values(hashes.size());
+  std::size_t count = 0;
+  for (const std::uint64_t hash : hashes) {
+    const auto value = static_cast<std::uint32_t>(hash);
+    std::uint32_t& slot = met[value % slots];
+    values[count] = value;
+    count += slot != value ? 1 : 0;
+    slot = value;
+  }
+  values.resize(count);
+  return values;
 }
 
 // Two vectors per step hide the latency of the product; all fit in registers.
@@ -134,6 +160,7 @@ int MinHash::sketch_bytes() const { return std::min(128, options_.bands * option
 
 void MinHash::band_keys(std::span<const std::uint64_t> shingles, std::span<std::uint64_t> keys,
                         std::span<char> sketch) const {
+  const std::vector<std::uint32_t> values = low_bits(shingles);
   std::vector<std::uint32_t> signature(flips_.size());
   for (std::size_t first = 0; first < signature.size(); first += block) {
     Lanes flip_0, flip_1, factor_0, factor_1;
@@ -143,8 +170,7 @@ void MinHash::band_keys(std::span<const std::uint64_t> shingles, std::span<std::
     load(factor_1, &factors_[first + lanes]);
     Lanes min_0 = Lanes{} - 1;
     Lanes min_1 = Lanes{} - 1;
-    for (const std::uint64_t shingle : shingles) {
-      const auto x = static_cast<std::uint32_t>(shingle);
+    for (const std::uint32_t x : values) {
       const Lanes value_0 = (flip_0 ^ x) * factor_0;
       const Lanes value_1 = (flip_1 ^ x) * factor_1;
       min_0 = value_0 < min_0 ? value_0 : min_0;
@@ -160,10 +186,12 @@ void MinHash::band_keys(std::span<const std::uint64_t> shingles, std::span<std::
   for (std::size_t i = 0; i < sketch.size(); ++i) sketch[i] = static_cast<char>(signature[i]);
 }
 
-bool may_be_similar(std::string_view a, std::string_view b, double jaccard) {
-  const auto n = static_cast<double>(a.size());
-  const auto agreeing =
-      static_cast<double>(std::inner_product(a.begin(), a.end(), b.begin(), 0, std::plus<>(), std::equal_to<>()));
+int agreeing_bytes(std::string_view a, std::string_view b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0, std::plus<>(), std::equal_to<>());
+}
+
+bool may_be_similar(int agreeing, std::size_t sketch_bytes, double jaccard) {
+  const auto n = static_cast<double>(sketch_bytes);
   return agreeing >= n * jaccard - 6 * std::sqrt(n * jaccard * (1 - jaccard));
 }
 

@@ -61,9 +61,12 @@ class MinHash {
   std::vector<std::uint32_t> factors_;  // computes at a time
 };
 
-/// Returns whether two sets with these sketches, of the same length n, may have a Jaccard similarity above J. True
-/// where at least n J - 6 sqrt(n J (1 - J)) bytes agree, six standard deviations below the mean at J. It wrongly
+/// Number of equal bytes of two sketches of the same length. Each is equal with the Jaccard similarity as probability.
+int agreeing_bytes(std::string_view a, std::string_view b);
+
+/// Returns whether two sets with sketches of n bytes, so many of them equal, may have a Jaccard similarity above J.
+/// True where at least n J - 6 sqrt(n J (1 - J)) bytes agree, six standard deviations below the mean at J. It wrongly
 /// rejects one such pair in some hundred thousand. It rejects nearly all pairs whose similarity is far below.
-bool may_be_similar(std::string_view a, std::string_view b, double jaccard);
+bool may_be_similar(int agreeing, std::size_t sketch_bytes, double jaccard);
 
 }  // namespace trireme::data
