@@ -272,19 +272,17 @@ void TextReader::next_text(TextPiece& piece) {
 }
 
 void check_bytes(const TextPiece& piece, const TextReaderOptions& options) {
+  if (!options.check_utf8) return;
   const std::string_view bytes = piece.bytes;
-  const auto line = [&] { return piece.position + (piece.lines_before ? piece.lines_before->count() : 0); };
-  if (options.check_utf8) {
-    const std::size_t at = find_invalid_utf8(bytes);
-    if (at < bytes.size()) {
-      const std::string_view rest = bytes.substr(at);
-      const auto offset = static_cast<std::int64_t>(at);
-      throw DataError("{}: the byte {:#04x} is not UTF-8: {}; convert the file to UTF-8 (iconv -f latin1 -t utf-8){}",
-                      piece.is_json ? fmt::format("{}:{}:{}", piece.path, line(), offset + 1)
-                                    : fmt::format("{}, byte {}", piece.path, piece.position + offset),
-                      static_cast<unsigned char>(rest[0]), utf8_fault(rest), keep_remedy(options));
-    }
-  }
+  const std::size_t at = find_invalid_utf8(bytes);
+  if (at == bytes.size()) return;
+  const std::string_view rest = bytes.substr(at);
+  const auto offset = static_cast<std::int64_t>(at);
+  const std::int64_t line = piece.position + (piece.lines_before ? piece.lines_before->count() : 0);
+  throw DataError("{}: the byte {:#04x} is not UTF-8: {}; convert the file to UTF-8 (iconv -f latin1 -t utf-8){}",
+                  piece.is_json ? fmt::format("{}:{}:{}", piece.path, line, offset + 1)
+                                : fmt::format("{}, byte {}", piece.path, piece.position + offset),
+                  static_cast<unsigned char>(rest[0]), utf8_fault(rest), keep_remedy(options));
 }
 
 std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options) {
