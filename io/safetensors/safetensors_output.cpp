@@ -21,14 +21,15 @@ constexpr std::size_t stated_digest_size = 32;
 std::size_t digest_position(std::string_view header) { return header.find(digest_member) + digest_member.size(); }
 
 bool is_model_file(std::string_view name) {
-  return name == safetensors_name || (name.starts_with("model-") && name.ends_with(".safetensors"));
+  return name == safetensors_name || name == adapter_names.stem + ".safetensors" ||
+         (name.starts_with("model-") && name.ends_with(".safetensors"));
 }
 
 }  // namespace
 
 SafetensorsOutput::SafetensorsOutput(std::string folder, std::vector<exchange::ForeignTensor> tensors,
-                                     std::int64_t max_file_bytes, const std::string& origin)
-    : folder_(std::move(folder)), tensors_(std::move(tensors)), offsets_(tensors_.size()) {
+                                     std::int64_t max_file_bytes, const std::string& origin, ExportNames names)
+    : folder_(std::move(folder)), names_(std::move(names)), tensors_(std::move(tensors)), offsets_(tensors_.size()) {
   std::vector<std::int64_t> data_bytes;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const std::int64_t size = tensors_[i].shape.numel() * static_cast<std::int64_t>(size_of(tensors_[i].dtype));
@@ -54,8 +55,8 @@ SafetensorsOutput::SafetensorsOutput(std::string folder, std::vector<exchange::F
 }
 
 std::string SafetensorsOutput::file_name(std::size_t file) const {
-  return files_.size() == 1 ? safetensors_name
-                            : fmt::format("model-{:05}-of-{:05}.safetensors", file + 1, files_.size());
+  return files_.size() == 1 ? names_.stem + ".safetensors"
+                            : fmt::format("{}-{:05}-of-{:05}.safetensors", names_.stem, file + 1, files_.size());
 }
 
 std::string SafetensorsOutput::open_existing(std::size_t file) {
@@ -81,8 +82,8 @@ std::string SafetensorsOutput::open_existing(std::size_t file) {
 
 std::string SafetensorsOutput::begin(std::size_t file) {
   // From here on, files of this export coexist with those of an earlier one.
-  const std::string config = folder_ + "/config.json";
-  if (unlink(config.c_str()) != 0 && errno != ENOENT) throw_system_error("cannot delete " + config, errno);
+  const std::string description = folder_ + "/" + names_.description;
+  if (unlink(description.c_str()) != 0 && errno != ENOENT) throw_system_error("cannot delete " + description, errno);
   begun_ = std::make_unique<TemporaryFile>(folder_ + "/" + file_name(file));
   const Descriptor output(::open(begun_->path().c_str(), O_WRONLY | O_CLOEXEC));
   if (!output) throw_system_error("cannot write " + begun_->path(), errno);

@@ -11,16 +11,24 @@
 
 namespace trireme::io {
 
-/// Writes tensors into model.safetensors, or into model-00001-of-0000N.safetensors and so on. Each file's metadata hold
+/// Names of an export's files: STEM.safetensors, or STEM-00001-of-0000N.safetensors and so on, and the description that
+/// is written last.
+struct ExportNames {
+  std::string stem = "model";
+  std::string description = "config.json";
+};
+inline const ExportNames adapter_names = {"adapter_model", "adapter_config.json"};
+
+/// Writes tensors into model.safetensors, or into several files, or those of other names. Each file's metadata hold
 /// the digest of its tensors under "trireme_digest", and its origin under "trireme_origin". A file with the same
-/// origin, tensors and size belongs to the same export. The config.json of an earlier export is deleted before a file
+/// origin, tensors and size belongs to the same export. The description of an earlier export is deleted before a file
 /// is written: without it there is no model.
 class SafetensorsOutput final : public exchange::TensorDestination {
  public:
   /// Divides the tensors, in this order, over files of at most `max_file_bytes` of tensors; a larger tensor gets a
   /// separate file.
   SafetensorsOutput(std::string folder, std::vector<exchange::ForeignTensor> tensors, std::int64_t max_file_bytes,
-                    const std::string& origin);
+                    const std::string& origin, ExportNames names = {});
 
   const std::vector<std::vector<std::size_t>>& files() const override { return files_; }
   std::string file_name(std::size_t file) const override;
@@ -43,6 +51,7 @@ class SafetensorsOutput final : public exchange::TensorDestination {
   template <class Visit>
   void for_each_range(const exchange::Ranges& ranges, const Visit& visit) const;
   std::string folder_;
+  ExportNames names_;
   std::vector<exchange::ForeignTensor> tensors_;
   std::vector<std::vector<std::size_t>> files_;
   std::vector<std::string> headers_;

@@ -38,11 +38,17 @@ class TensorBuilder {
       : reader_(step, checkpoint::Verification::while_reading), map_(map), dtype_(dtype) {
     for (const checkpoint::Piece& piece : step.manifest().pieces) masters_.try_emplace(piece.tensor, &piece);
     std::vector<std::string> problems;
-    for (const MappedParameter& parameter : map.parameters) {
-      const auto found = masters_.find("model/" + parameter.name);
-      if (found == masters_.end() || found->second->shape != parameter.shape || !is_floating(found->second->dtype)) {
-        problems.push_back(fmt::format("{} {}", parameter.name, to_string(parameter.shape)));
+    const auto require = [&](const std::string& name, const Shape& shape) {
+      const auto found = masters_.find("model/" + name);
+      if (found == masters_.end() || found->second->shape != shape || !is_floating(found->second->dtype)) {
+        problems.push_back(fmt::format("{} {}", name, to_string(shape)));
       }
+    };
+    for (const MappedParameter& parameter : map.parameters) {
+      require(parameter.name, parameter.shape);
+      if (parameter.adapter_rank == 0) continue;
+      require(adapter_of(parameter, 'a'), inputs_shape(parameter));
+      require(adapter_of(parameter, 'b'), outputs_shape(parameter));
     }
     TRIREME_CHECK(problems.empty(), CheckpointError,
                   "{} lacks parameters of its model, or has them in other shapes: {}", step.description(),
@@ -66,11 +72,12 @@ class TensorBuilder {
   /// Reads a part into `elements`, the elements of the block in the order of `places`.
   void read(const Block& block, const Part& part, std::vector<std::byte>& elements) {
     const MappedParameter& parameter = *block.parameter;
-    const DType stored = master(parameter);
+    const bool is_adapted = parameter.adapter_rank > 0;
+    const DType stored = is_adapted ? DType::fp64 : master(parameter);
     const std::int64_t columns = parameter.columns, count = part.count * columns;
     masters_bytes_.resize(static_cast<std::size_t>(count) * size_of(stored));
-    reader_.read({"model/" + parameter.name, parameter.shape, Box::whole(parameter.shape), part.first * columns,
-                  TensorView(masters_bytes_.data(), stored, {count})});
+    read_rows(parameter.name, parameter.shape, part.first, TensorView(masters_bytes_.data(), stored, {count}));
+    if (is_adapted) add_adapter(parameter, part, reinterpret_cast<double*>(masters_bytes_.data()));
     if (parameter.offset != 0) add(masters_bytes_.data(), stored, count, parameter.offset);
     elements.resize(static_cast<std::size_t>(size_bytes(block)));
     const auto element = static_cast<std::int64_t>(size_of(dtype_));
@@ -98,11 +105,46 @@ class TensorBuilder {
   void finish() { reader_.finish(); }
 
  private:
+  static std::string adapter_of(const MappedParameter& parameter, char matrix) {
+    return fmt::format("{}.lora_{}.weight", parameter.name.substr(0, parameter.name.rfind('.')), matrix);
+  }
+  static Shape inputs_shape(const MappedParameter& parameter) { return {parameter.adapter_rank, parameter.columns}; }
+  static Shape outputs_shape(const MappedParameter& parameter) {
+    Shape shape = parameter.shape;
+    shape[shape.rank() - 1] = parameter.adapter_rank;
+    return shape;
+  }
+  /// Reads rows of a parameter of this shape, from `first` on.
+  void read_rows(const std::string& name, const Shape& shape, std::int64_t first, TensorView rows) {
+    reader_.read({"model/" + name, shape, Box::whole(shape), first * shape.back(), rows});
+  }
+  /// Adds adapter_scale B A to rows of a parameter, in fp64.
+  void add_adapter(const MappedParameter& parameter, const Part& part, double* rows) {
+    const std::int64_t rank = parameter.adapter_rank, columns = parameter.columns;
+    if (adapter_of_inputs_ != &parameter) {
+      inputs_.resize(static_cast<std::size_t>(rank * columns));
+      read_rows(adapter_of(parameter, 'a'), inputs_shape(parameter), 0, TensorView(inputs_.data(), {rank * columns}));
+      adapter_of_inputs_ = &parameter;
+    }
+    std::vector<double> outputs(static_cast<std::size_t>(part.count * rank));
+    const TensorView b(outputs.data(), {part.count * rank});
+    read_rows(adapter_of(parameter, 'b'), outputs_shape(parameter), part.first, b);
+    for (std::int64_t row = 0; row < part.count; ++row) {
+      for (std::int64_t k = 0; k < rank; ++k) {
+        const double factor = parameter.adapter_scale * outputs[static_cast<std::size_t>(row * rank + k)];
+        const double* a = inputs_.data() + k * columns;
+        for (std::int64_t i = 0; i < columns; ++i) rows[row * columns + i] += factor * a[i];
+      }
+    }
+  }
+
   checkpoint::TensorReader reader_;
   const TensorMap& map_;
   DType dtype_;
   std::map<std::string, const checkpoint::Piece*> masters_;
   std::vector<std::byte> masters_bytes_;
+  std::vector<double> inputs_;                          // A of the latest adapter
+  const MappedParameter* adapter_of_inputs_ = nullptr;  // parameter of that adapter
 };
 
 /// Returns, on rank 0, the digest of the digests of all blocks of a file, in their order. `mine` are those of this

@@ -33,6 +33,9 @@ struct MappedParameter {
   double offset = 0;            ///< elements of the tensor minus those of the parameter: 1 if it is stored around 1
   std::int64_t added_rows = 0;  ///< rows at the end that no tensor has; their elements are `added_value`
   double added_value = 0;
+  /// An export adds adapter_scale B A to the elements, the product of the parameter's adapter of this rank; 0: none.
+  std::int64_t adapter_rank = 0;
+  double adapter_scale = 0;
   bool is_initial = false;  ///< no tensor has it: an import gives it the initial weights of a new run
   parallel::ParameterRole role = parallel::ParameterRole::matrix;
 

@@ -49,7 +49,7 @@ constexpr std::string_view output_names[] = {"pretraining", "classes", "choices"
 constexpr std::string_view family_names[] = {"gpt", "bert"};
 constexpr std::string_view score_names[] = {"softmax", "sigmoid"};
 constexpr std::string_view balance_names[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "none"};
-constexpr std::string_view target_names[] = {"qkv", "proj", "fc1", "fc2", "all-linear"};
+constexpr std::string_view target_names[] = {"all-linear", "qkv", "proj", "fc1", "fc2"};
 constexpr std::string_view router_type_names[] = {"", "fp32"};
 constexpr std::string_view drop_names[] = {"probs", "position"};
 
@@ -106,15 +106,15 @@ void set_losses(std::vector<BalanceTerm>& terms, std::string_view text) {
 std::string targets_of(const LowRankAdapters& adapters) {
   std::vector<std::string_view> texts;
   for (std::size_t i = 0; i < adapters.targets.size(); ++i) {
-    if (adapters.targets[i]) texts.push_back(target_names[i]);
+    if (adapters.targets[i]) texts.push_back(target_names[i + 1]);
   }
   return fmt::format("{}", fmt::join(texts, ","));
 }
 void set_targets(LowRankAdapters& adapters, std::string_view text) {
   const std::vector<std::string_view> items = split(text, ',');
-  const bool all = std::ranges::find(items, "all-linear") != items.end();
+  const bool all = std::ranges::find(items, target_names[0]) != items.end();
   for (std::size_t i = 0; i < adapters.targets.size(); ++i) {
-    adapters.targets[i] = all || std::ranges::find(items, target_names[i]) != items.end();
+    adapters.targets[i] = all || std::ranges::find(items, target_names[i + 1]) != items.end();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "io/huggingface/adapter_json.hpp"
 #include "io/huggingface/config_json.hpp"
 #include "io/safetensors/safetensors_source.hpp"
 #include "src/comm/self_communicator.hpp"
@@ -50,12 +51,18 @@ std::vector<double> numbers(exchange::TensorSource& source, const std::string& n
 /// Model on one rank, with the tensors of its files.
 class HuggingFaceRun {
  public:
-  explicit HuggingFaceRun(const std::string& folder)
+  explicit HuggingFaceRun(const std::string& folder, const std::string& adapters = "")
       : description_(io::read_config_json(folder + "/config.json")),
-        weights_(folder),
-        expected_(folder + "/expected.safetensors") {
-    exchange::take_modules(description_.ahead_depths, weights_, description_.config);
+        weights_(std::make_unique<io::SafetensorsSource>(folder)),
+        expected_((adapters.empty() ? folder : adapters) + "/expected.safetensors") {
+    exchange::take_modules(description_.ahead_depths, *weights_, description_.config);
     map_ = exchange::tensor_map(*description_.model_class, description_.config, {.rotary = description_.rotary});
+    if (!adapters.empty()) {
+      io::SafetensorsSource peft(adapters + "/adapter_model.safetensors");
+      weights_ =
+          exchange::with_adapters(std::move(weights_), peft, io::read_adapter_json(adapters + "/adapter_config.json"),
+                                  map_, description_.config);
+    }
     rules_.is_ignored = exchange::is_buffer;
     tokens_ = expected("input.input_ids");
     const std::vector<double> mask = expected("input.attention_mask");
@@ -195,6 +202,21 @@ class HuggingFaceRun {
     }
   }
 
+  /// Compares the log-probabilities of all tokens at `positions` positions, except for padding.
+  void expect_logits(std::size_t positions) {
+    const auto v = static_cast<std::size_t>(config().vocabulary);
+    std::vector<double> wanted = log_softmax(expected("logits"), v), actual(wanted.size());
+    for (std::size_t token = 0; token < v; ++token) {
+      const Result of_token = run(std::vector<double>(positions, static_cast<double>(token)), false);
+      for (std::size_t row = 0; row < positions; ++row) actual[row * v + token] = -of_token.token_losses[row];
+    }
+    const std::vector<double> mask = expected("input.attention_mask");
+    for (std::size_t i = 0; i < actual.size() && !mask.empty(); ++i) {
+      if (mask[i / v] == 0) actual[i] = wanted[i] = 0;
+    }
+    expect_close(actual, wanted, close, "log-probabilities");
+  }
+
  private:
   std::size_t index_of(const std::string& name) const {
     for (std::size_t i = 0; i < expected_.tensors().size(); ++i) {
@@ -207,7 +229,7 @@ class HuggingFaceRun {
   }
 
   void load() {
-    exchange::ParameterReader reader(map_, weights_, exchange::match(map_, weights_, rules_));
+    exchange::ParameterReader reader(map_, *weights_, exchange::match(map_, *weights_, rules_));
     for (const parallel::Parameter& parameter : model_->parameters().parameters()) {
       const std::vector<std::byte> bytes = read_in_halves(reader, mapped_of(parameter.name), parameter.value.dtype());
       std::memcpy(parameter.value.data(), bytes.data(), bytes.size());
@@ -224,7 +246,8 @@ class HuggingFaceRun {
   std::unique_ptr<Backend> backend_ = make_backend(BackendChoice::cpu, 1);
   parallel::GridCommunicators communicators_ = parallel::make_grid_communicators(grid_, world_);
   io::HuggingFaceModel description_;
-  io::SafetensorsSource weights_, expected_;
+  std::unique_ptr<exchange::TensorSource> weights_;
+  io::SafetensorsSource expected_;
   exchange::TensorMap map_;
   exchange::NameRules rules_;
   std::int64_t s_ = 0, b_ = 0;
@@ -233,17 +256,23 @@ class HuggingFaceRun {
   std::optional<train::ParallelModel> model_;
 };
 
+/// The next tokens; the last position has none.
+std::vector<double> next_labels(HuggingFaceRun& run) {
+  std::vector<double> labels = run.expected("input.labels");
+  const auto s = labels.size() / static_cast<std::size_t>(run.samples());
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = i % s + 1 == s ? -1 : labels[i + 1];
+  return labels;
+}
+
 class HuggingFace : public testing::TestWithParam<const char*> {};
 
 TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
   HuggingFaceRun run(fixtures() + "/" + GetParam());
   const model::ModelConfig& config = run.config();
 
-  std::vector<double> labels = config.predicts_tokens() ? run.expected("input.labels") : std::vector<double>();
-  const auto s = labels.size() / static_cast<std::size_t>(run.samples());
-  if (!config.is_bert()) {  // labels are the next tokens; the last position has none
-    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = i % s + 1 == s ? -1 : labels[i + 1];
-  }
+  const std::vector<double> labels = !config.predicts_tokens() ? std::vector<double>()
+                                     : config.is_bert()        ? run.expected("input.labels")
+                                                               : next_labels(run);
   const double loss = run.run(labels, true).loss;
   expect_close(std::vector{loss}, run.expected("loss"), close, "loss");
   run.expect_gradients();
@@ -263,21 +292,23 @@ TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
     }
     expect_close(scores, sample_logits, close, "logits of samples");
   }
-  const std::vector<double> logits = run.expected("logits");
-  if (logits.empty()) return;
-  const auto v = static_cast<std::size_t>(config.vocabulary);
-  std::vector<double> wanted = log_softmax(logits, v), actual(wanted.size());
-  for (std::size_t token = 0; token < v; ++token) {
-    const HuggingFaceRun::Result of_token =
-        run.run(std::vector<double>(labels.size(), static_cast<double>(token)), false);
-    for (std::size_t row = 0; row < labels.size(); ++row) actual[row * v + token] = -of_token.token_losses[row];
+  if (!run.expected("logits").empty()) run.expect_logits(labels.size());
+}
+
+TEST(PeftAdapters, LossAndLogitsAreThoseOfPeft) {
+  // Ranks and alpha here: where layers of one weight have two A, twice PEFT's.
+  const std::tuple<const char*, std::int64_t, double> cases[] = {
+      {"gpt2", 2, 3}, {"llama3", 4, 8 * std::sqrt(2.0)}, {"llama2", 6, 12}};
+  for (const auto& [name, rank, alpha] : cases) {
+    SCOPED_TRACE(name);
+    HuggingFaceRun run(TRIREME_FIXTURES "/huggingface/" + std::string(name),
+                       TRIREME_FIXTURES "/adapters/" + std::string(name));
+    EXPECT_EQ(run.config().adapters.rank, rank);
+    EXPECT_NEAR(run.config().adapters.alpha, alpha, 1e-12);
+    const std::vector<double> labels = next_labels(run);
+    expect_close(std::vector{run.run(labels, false).loss}, run.expected("loss"), close, "loss");
+    run.expect_logits(labels.size());
   }
-  // Ignores padding.
-  const std::vector<double> mask = run.expected("input.attention_mask");
-  for (std::size_t i = 0; i < actual.size() && !mask.empty(); ++i) {
-    if (mask[i / v] == 0) actual[i] = wanted[i] = 0;
-  }
-  expect_close(actual, wanted, close, "log-probabilities");
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryClass, HuggingFace,

@@ -321,7 +321,9 @@ TEST(ModelOptions, EachFieldsOptionSetsIt) {
       const auto* const found =
           std::ranges::find_if(models, [&](const char* name) { return field.needs.met(model::preset(name)); });
       base[1] = found != std::end(models) ? *found : "llama3-8b";
-      if (field.name().starts_with("moe-router-bias")) {
+      if (field.role == model::FieldRole::adapter) {
+        base = "--model 124m --lora-rank 2";
+      } else if (field.name().starts_with("moe-router-bias")) {
         base = "--model mixtral-8x7b --moe-router-score-function sigmoid --moe-router-enable-expert-bias";
       } else if (found == std::end(models)) {
         base.insert(base.end(), {"--position-embedding-type", "yarn"});

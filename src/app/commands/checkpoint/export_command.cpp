@@ -1,5 +1,8 @@
 #include <filesystem>
+#include <limits>
+#include <utility>
 
+#include "io/huggingface/adapter_json.hpp"
 #include "io/huggingface/config_json.hpp"
 #include "io/huggingface/tokenizer_json.hpp"
 #include "io/posix/folder.hpp"
@@ -28,6 +31,7 @@ struct ExportOptions {
   std::string format = "huggingface";
   std::optional<DType> dtype;
   double max_shard_gb = 5;
+  bool adapter = false;
 
   void declare(Options& options) {
     options.add("load", &load, "DIR", "Folder of checkpoints, of which the newest is read, or one step's folder.");
@@ -42,14 +46,19 @@ struct ExportOptions {
     options.add("max-shard-size", &max_shard_gb, "GB",
                 "Divide the weights into files of at most this many gigabytes (1e9 bytes), with an index.",
                 between(1e-9, 1e6));
+    options.add_flag("lora-adapter", &adapter,
+                     "Write the adapters of --lora-rank alone, in the format of PEFT: adapter_config.json and "
+                     "adapter_model.safetensors. Without this option they are merged into the weights.");
     options.require({"load", "output"});
   }
 };
 
-/// The model in the form of its class: a BERT that was imported with a smaller vocabulary regains its size.
+/// The model in the form of its class, without adapters: a BERT that was imported with a smaller vocabulary regains its
+/// size.
 struct ExportedModel {
   io::HuggingFaceModel description;
   exchange::TensorMap map;
+  exchange::PeftAdapters peft;  ///< description, if adapters alone are exported
 };
 
 /// Sets the special ids that are in the model's vocabulary. Without known ones, the token that ends documents begins
@@ -67,10 +76,14 @@ void put_special_ids(const data::Tokenizer& tokenizer, io::HuggingFaceModel& mod
   }
 }
 
-ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer& tokenizer) {
+ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer& tokenizer,
+                             const ExportOptions& options) {
   ExportedModel result;
   io::HuggingFaceModel& model = result.description;
   model.config = model::config_from(attributes);
+  const model::LowRankAdapters adapters = std::exchange(model.config.adapters, {});
+  TRIREME_CHECK(adapters.any() || !options.adapter, ConfigError,
+                "--lora-adapter: the checkpoint in {} has no adapters: leave it out", options.load);
   // Several classes may fit: an imported model keeps its own.
   const bool is_imported =
       attributes.contains("import.class") && attributes.get<std::string>("import.format") == "huggingface";
@@ -81,6 +94,11 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
     map.vocabulary_rows = std::min(attributes.get("import.vocabulary", std::int64_t{1}), model.config.vocabulary);
   }
   result.map = exchange::tensor_map(*model.model_class, model.config, map);
+  if (options.adapter) {
+    result.map = exchange::peft_map(result.map, adapters, result.peft);
+  } else {
+    exchange::merge_adapters(result.map, adapters);
+  }
   if (map.vocabulary_rows > 0) model.config.vocabulary = map.vocabulary_rows;
   put_special_ids(tokenizer, model);
   model.labels = class_names_of(attributes);
@@ -91,7 +109,8 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
 std::string model_card(const OpenCheckpoint& checkpoint, const exchange::ModelClass& model_class, DType dtype) {
   const Attributes& attributes = checkpoint.description.attributes;
   const checkpoint::Manifest& manifest = checkpoint.reader->manifest();
-  const model::ModelConfig config = model::config_from(attributes);
+  model::ModelConfig config = model::config_from(attributes);
+  config.adapters = {};  // merged
   std::string text =
       fmt::format("---\nlibrary_name: transformers\n{}---\n\n# {}\n\nExported by Trireme {}.\n\n| | |\n| --- | --- |\n",
                   config.is_bert() ? "" : "pipeline_tag: text-generation\n", model_class.name, version());
@@ -132,11 +151,14 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
   std::optional<io::SafetensorsOutput> weights;
   collectively(world, [&] {
     tokenizer = tokenizer_of(source.description);
-    model = exported_model(attributes, *tokenizer);
+    model = exported_model(attributes, *tokenizer, o);
     const model::ModelConfig& config = model.description.config;
     tokenizer_files = io::tokenizer_files(*tokenizer, config.vocabulary, config.max_positions);
-    weights.emplace(o.output, exchange::tensors_of(model.map, dtype), static_cast<std::int64_t>(o.max_shard_gb * 1e9),
-                    fmt::format("checkpoint {} in {}", source.reader->manifest().digest, name_of(dtype)));
+    const std::int64_t most =
+        o.adapter ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(o.max_shard_gb * 1e9);
+    weights.emplace(o.output, exchange::tensors_of(model.map, dtype), most,
+                    fmt::format("checkpoint {} in {}", source.reader->manifest().digest, name_of(dtype)),
+                    o.adapter ? io::adapter_names : io::ExportNames());
     if (world.rank() != 0) return;
     io::make_folders(o.output);
     lock.emplace(o.output + "/.lock", o.output);
@@ -149,8 +171,8 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
     log::warn("the checkpoint has ids of an unknown tokenizer: no tokenizer is exported");
   }
   ExportedStep result;
-  result.description =
-      fmt::format("{} as {} in {}", source.reader->description(), model.description.model_class->name, name_of(dtype));
+  result.description = fmt::format("{} as {}{} in {}", source.reader->description(), o.adapter ? "adapters of " : "",
+                                   model.description.model_class->name, name_of(dtype));
   result.files = exchange::export_weights(*source.reader, model.map, dtype, *weights, world);
   collectively(world, [&] {
     if (world.rank() != 0) return;
@@ -161,6 +183,9 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
       }
       io::write_durably(o.output + "/" + name, text);
     };
+    if (o.adapter) {
+      return write(io::adapter_names.description, io::adapter_json(model.peft, !model.description.config.is_bert()));
+    }
     for (const auto& [name, text] : tokenizer_files) write(name, text);
     if (!model.description.config.is_bert() && !tokenizer_files.contains("generation_config.json")) {
       write("generation_config.json", io::generation_config_json(model.description));

@@ -1,7 +1,9 @@
 #include <algorithm>
 
 #include "io/checkpoint/checkpoint_store.hpp"
+#include "io/huggingface/adapter_json.hpp"
 #include "io/posix/folder.hpp"
+#include "io/safetensors/safetensors_output.hpp"
 #include "src/app/commands/checkpoint/import_input.hpp"
 #include "src/app/commands/commands.hpp"
 #include "src/app/job/job.hpp"
@@ -24,6 +26,14 @@ using OpenInput = ImportInput (*)(const ImportOptions&);
 /// Formats of other programs.
 constexpr Choice<OpenInput> formats[] = {
     {"huggingface", open_huggingface}, {"llm.c", open_llmc}, {"megatron", open_megatron}};
+
+/// Adds the adapters in a folder to a model.
+void add_adapter(const std::string& folder, ImportInput& input) {
+  const model::LowRankAdapters adapters = io::read_adapter_json(folder + "/" + io::adapter_names.description);
+  io::SafetensorsSource tensors(folder + "/" + io::adapter_names.stem + ".safetensors");
+  input.source = exchange::with_adapters(std::move(input.source), tensors, adapters, input.map, input.config);
+  model::validate(input.config);
+}
 
 /// Replaces a missing tokenizer, and checks an existing one.
 void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool is_root) {
@@ -83,6 +93,9 @@ int checkpoint_import_command(const CommandLine& line) {
               "file beside config.json. llm.c: a model file of version 3 or 5. Tokenizer files of transformers are "
               "read if present.");
   options.add("output", &output, "DIR", "Folder of checkpoints, in which this one is step 0.");
+  options.add("lora-adapter", &o.adapter, "DIR",
+              "Folder of adapters of this model in the format of PEFT: adapter_config.json and "
+              "adapter_model.safetensors. The checkpoint keeps them apart from the weights.");
   options.add_choice("format", &open, formats, "Format of the input.");
   options.add_choice("dtype", &dtype, training_types,
                      "Type that eval and generate compute in by default. The weights are stored in fp32, or in fp64 "
@@ -108,6 +121,7 @@ int checkpoint_import_command(const CommandLine& line) {
   std::unique_ptr<io::CheckpointStore> store;
   collectively(*world, [&] {
     input = open(o);
+    if (!o.adapter.empty()) add_adapter(o.adapter, input);
     tensors = exchange::match(input.map, *input.source, input.rules);
     settle_tokenizer(o, input, world->rank() == 0);
     description = description_of(input, dtype);
@@ -120,7 +134,9 @@ int checkpoint_import_command(const CommandLine& line) {
   });
   std::string source_digest;
   collectively(*world, [&] {
-    if (world->rank() == 0) source_digest = io::files_digest(o.input);
+    if (world->rank() != 0) return;
+    source_digest = io::files_digest(o.input);
+    if (!o.adapter.empty()) source_digest += " " + io::files_digest(o.adapter);
   });
   exchange::import_weights(*input.source, input.map, tensors, accumulation_type(dtype), *store, *world, description,
                            source_digest);

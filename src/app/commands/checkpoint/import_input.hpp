@@ -13,6 +13,7 @@ namespace trireme::app {
 
 struct ImportOptions {
   std::string input;
+  std::string adapter;                     ///< folder of PEFT's adapters of the model; empty: none
   std::string end_of_document;             ///< token of a tokenizer.json; empty: a known name
   bool without_tokenizer = false;          ///< accepts ids of an unknown tokenizer
   std::optional<std::int64_t> vocabulary;  ///< true number of tokens; further rows are padding
