@@ -20,6 +20,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 table='
 1  10 info
 1 120 kernels shapes
+1  10 fp8
 1 110 steps
 1  10 predicted
 1  90 kernel_times

@@ -86,6 +86,7 @@ run_part() {
       info=$("$folder/trireme" info) && echo "$info" && grep -q '^backend   cuda' <<<"$info"
       ;;
     kernels) suites cuda_gpu_kernels_test ;;
+    fp8) "$folder/cuda_gpu_test" --gtest_color=no "--gtest_filter=*Fp8*" ;;
     shapes) suites cuda_gpu_shapes_test ;;
     training) suites cuda_gpu_training_test ;;
     runtime) suites cuda_gpu_test ;;

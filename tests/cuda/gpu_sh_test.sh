@@ -126,15 +126,15 @@ check "so is a folder OUT that is missing" [ $?.$(grep -c "OUT=.*missing is no f
 
 run 1 one
 check "phase 1: a failed test is exit status 1" [ $code -eq 1 ]
-check "the table has the parts" [ "$(parts | tr ' ' '\n' | sort | paste -sd' ')" = "info kernel_times kernels peer predicted shapes steps" ]
+check "the table has the parts" [ "$(parts | tr ' ' '\n' | sort | paste -sd' ')" = "fp8 info kernel_times kernels peer predicted shapes steps" ]
 check "the commit and the machine are named" line 'trireme +[0-9]'
 check "the test that failed is counted" line 'FAILED .* shapes +exit status 1; 0 tests passed, 1 failed'
 check "and so are those that passed" line 'passed .* kernels +1 tests passed, 0 failed'
 check "the program finds the GPU and trains on it" [ "$(grep -cE '^passed .* (info|peer) ' "$scratch/table")" -eq 2 ]
 check "at most two processes share the GPU, and benchmarks have it for themselves" most_at_once 2
 check "two of them at once" fails most_at_once 1
-check "the tar has what ended before, at the first benchmark" kept_before step_gpu_bench info,kernels,shapes
-check "and at the next one" kept_before kernels_gpu_bench info,kernels,predicted,shapes,steps
+check "the tar has what ended before, at the first benchmark" kept_before step_gpu_bench fp8,info,kernels,shapes
+check "and at the next one" kept_before kernels_gpu_bench fp8,info,kernels,predicted,shapes,steps
 
 # Another machine gets the programs, and what the tar has.
 mkdir "$scratch/two"
