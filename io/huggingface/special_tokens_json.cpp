@@ -24,7 +24,6 @@ constexpr std::int64_t max_file_bytes = std::int64_t{16} << 20;
 constexpr int max_file_depth = 16;
 constexpr const char* roles_name = "special_tokens_map.json";
 constexpr const char* generation_name = "generation_config.json";
-constexpr const char* template_name = "chat_template.jinja";
 constexpr const char* template_json_name = "chat_template.json";
 constexpr const char* templates_folder = "additional_chat_templates";
 constexpr std::string_view template_ending = ".jinja";
@@ -102,7 +101,7 @@ class SpecialTokensReader {
   }
 
   void read_templates() {
-    std::vector<std::string> names{template_name, template_json_name};
+    std::vector<std::string> names{chat_template_name, template_json_name};
     if (const std::string path = path_in(folder_, templates_folder); is_there(path)) {
       for (const std::string& name : names_in(path)) {
         const bool is_kept = name.ends_with(template_ending) && is_plain_name(name, 200);
@@ -224,13 +223,13 @@ std::map<std::string, std::string> chat_templates_of(const SpecialTokens& specia
   };
   const auto settings = special.files.find(tokenizer_settings_name);
   const bool has_files = std::ranges::any_of(special.files, [](const auto& file) {
-    return file.first == template_name || file.first.starts_with(templates_folder);
+    return file.first == chat_template_name || file.first.starts_with(templates_folder);
   });
   if (settings != special.files.end() && !has_files) {
     add(json_member(parse_json(settings->second, tokenizer_settings_name, max_file_depth), "chat_template"));
   }
   for (const auto& [name, text] : special.files) {
-    if (name == template_name) templates["default"] = text;
+    if (name == chat_template_name) templates["default"] = text;
     if (name.starts_with(templates_folder)) {
       const std::size_t begin = std::string_view(templates_folder).size() + 1;
       templates[name.substr(begin, name.size() - begin - template_ending.size())] = text;

@@ -11,6 +11,8 @@
 namespace trireme::io {
 
 inline constexpr const char* tokenizer_settings_name = "tokenizer_config.json";
+/// File of the default chat template.
+inline constexpr const char* chat_template_name = "chat_template.jinja";
 /// Name under which `SpecialTokens::files` holds the member of tokenizer.json.
 inline constexpr const char* post_processor_name = "post_processor";
 

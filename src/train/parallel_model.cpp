@@ -81,8 +81,8 @@ model::StageShard stage_shard(const parallel::PipelineLayout& pipeline, const pa
 
 data::SampleFields sample_fields(const model::ModelConfig& config, const DocumentOptions& documents) {
   return {.token_types = config.has_token_types(),
-          .positions = documents.reset_position_ids,
-          .first_visible = documents.reset_attention_mask,
+          .positions = documents.reset_position_ids || documents.conversations_apart,
+          .first_visible = documents.reset_attention_mask || documents.conversations_apart,
           .length = config.is_bert(),
           .is_random = config.has_binary_head() || !config.predicts_tokens(),
           .span_end = config.output == model::ModelOutput::spans,

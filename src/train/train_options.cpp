@@ -71,6 +71,7 @@ Attributes attributes_of(const TrainOptions& options) {
   const DocumentOptions& documents = options.documents;
   if (documents.reset_position_ids) attributes.put("training.reset-position-ids", true);
   if (documents.reset_attention_mask) attributes.put("training.reset-attention-mask", true);
+  if (documents.conversations_apart) attributes.put("training.packed-documents", "apart");
   if (documents.eod_mask_loss) attributes.put("training.eod-mask-loss", true);
   attributes.put_shortest("training.clip-grad", options.clip_grad);
   if (!options.guards.check_for_nan) attributes.put("training.no-check-for-nan-in-loss-and-grad", "true");

@@ -159,6 +159,7 @@ struct DecoupledRate {
 struct DocumentOptions {
   bool reset_position_ids = false;    ///< positions count from the start of each document
   bool reset_attention_mask = false;  ///< no token attends to other documents
+  bool conversations_apart = false;   ///< both hold for conversations, whatever the text's; done by the sample source
   bool eod_mask_loss = false;         ///< the last token of a document predicts nothing; done by the sample source
 };
 

@@ -106,7 +106,9 @@ check "longer conversations are a line of the log" grep -q "cut .* tokens from t
 
 # The model answers, and ends its answer.
 echo '{"messages": [{"role": "user", "content": "the ship b?"}]}' >ask.jsonl
-done_by 1 generate --load tuned --chat ask.jsonl --chat-template chat.jinja --temperature 0 --max-new-tokens 20 --output -
+check "the model takes the corpus' template, in one line" \
+  [ "$(grep -c 'takes the special tokens and the chat template of chat.h5, which differ from its own' tune.err)" = 1 ]
+done_by 1 generate --load tuned --chat ask.jsonl --temperature 0 --max-new-tokens 20 --output -
 check "it answers as it was taught" grep -q '"text": *"it is .*"end_of_document"' out
 done_by 1 eval --load tuned --data-path chat.h5
 check "eval counts learned tokens" [ "$(field tokens out)" = "$("$trireme" corpus inspect chat.h5 | sed -n 's/^learned tokens *\([0-9]*\),.*/\1/p')" ]

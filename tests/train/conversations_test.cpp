@@ -29,7 +29,7 @@ std::shared_ptr<data::TokenStore> conversations(std::int64_t vocabulary_size, st
 SyntheticRun conversation_run() {
   const nlohmann::json run = runs_of("conversation_runs.json")["conversations"];
   SyntheticRun result = run_from(run);
-  result.config.documents = {.reset_position_ids = true, .reset_attention_mask = true};
+  result.config.documents = {.conversations_apart = true};
   result.config.corpus = conversations(result.config.model.vocabulary, run["config"]["documents"]);
   result.config.seed = run["config"]["seed"];
   return result;

@@ -48,6 +48,7 @@ ChatTemplates::ChatTemplates(const data::Tokenizer& tokenizer, const std::string
 
 void ChatTemplates::add(const std::string& role, const std::string& name, const std::string& text) {
   templates_.emplace(role, data::jinja::Template(name, text));
+  if (role == "default") default_text_ = text;
   digest_ += fmt::format("{} {}\n{}\n", role, text.size(), text);
 }
 

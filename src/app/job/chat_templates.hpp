@@ -25,6 +25,8 @@ class ChatTemplates {
   /// Returns the text of a conversation and the parts that a model learns, as `data::jinja::render_learned`. Throws
   /// DataError that begins with `where`. Thread-safe.
   data::jinja::Rendering learned(const io::Chat& chat, const std::string& where) const;
+  /// The template of conversations without tools.
+  const std::string& default_text() const { return default_text_; }
   /// Digest of the templates and the names of special tokens.
   const std::string& digest() const { return digest_; }
 
@@ -38,6 +40,7 @@ class ChatTemplates {
   data::SpecialTokenParser parser_;
   std::map<std::string, data::jinja::Template> templates_;  // "default", "tool_use"
   std::map<std::string, std::string> named_tokens_;
+  std::string default_text_;
   std::string digest_;
 };
 

@@ -209,6 +209,9 @@ data::GptDataOptions RunConfig::gpt_data_options(const model::ModelConfig& confi
           .split_by = data.split_by,
           .sampling = data.sampling,
           .document_ends = data.documents.eod_mask_loss ? data::DocumentEnds::unlabelled : data::DocumentEnds::labelled,
+          .reset_positions = data.documents.reset_position_ids,
+          .reset_attention = data.documents.reset_attention_mask,
+          .conversations_apart = data.packed_apart,
           .vocabulary_size = config.vocabulary,
           .budgets = {}};
 }

@@ -1,6 +1,7 @@
 #include "src/data/dataset/gpt_data.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "src/base/check.hpp"
@@ -20,6 +21,26 @@ void check_options(const std::vector<WeightedStore>& stores, const GptDataOption
   TRIREME_CHECK(options.sampling != Sampling::sequential || stores.size() == 1, ConfigError,
                 "<sampling> sequential reads one corpus, but <data_path> names {}", stores.size());
 }
+
+/// Samples whose positions, or attention, go on from one document to the next.
+class JoinedDocuments final : public SampleSource {
+ public:
+  JoinedDocuments(std::unique_ptr<SampleSource> samples, bool joins_positions, bool joins_attention)
+      : samples_(std::move(samples)), joins_positions_(joins_positions), joins_attention_(joins_attention) {}
+  std::int64_t size() const override { return samples_->size(); }
+  std::int64_t sequence_length() const override { return samples_->sequence_length(); }
+  SampleFields fields() const override { return samples_->fields(); }
+  void read(std::int64_t index, const SampleView& sample) const override {
+    samples_->read(index, sample);
+    if (joins_positions_) std::iota(sample.positions.begin(), sample.positions.end(), 0);
+    if (joins_attention_) std::ranges::fill(sample.first_visible, 0);
+  }
+  void check_unchanged() const override { samples_->check_unchanged(); }
+
+ private:
+  std::unique_ptr<SampleSource> samples_;
+  bool joins_positions_, joins_attention_;
+};
 
 std::unique_ptr<NextTokenSamples> make_source(const std::shared_ptr<const TokenStore>& shared, Split split,
                                               const std::vector<std::int64_t>& budgets, const GptDataOptions& options) {
@@ -88,14 +109,18 @@ SampleSplits make_gpt_data(const std::vector<WeightedStore>& stores, const GptDa
     TRIREME_CHECK(!options.fim || !weighted.store->learned_ranges(), ConfigError,
                   "<fim_rate> rearranges text, but {} holds conversations. Leave it out", weighted.store->name());
   }
-  return make_splits(stores, options.later_stages, options.budgets,
-                     [&](const std::shared_ptr<const TokenStore>& store, Split split,
-                         const std::vector<std::int64_t>& budgets) -> std::unique_ptr<SampleSource> {
-                       std::unique_ptr<NextTokenSamples> source = make_source(store, split, budgets, options);
-                       if (!options.fim) return source;
-                       return std::make_unique<FimSamples>(std::move(source), *options.fim, options.seed,
-                                                           options.document_ends);
-                     });
+  return make_splits(
+      stores, options.later_stages, options.budgets,
+      [&](const std::shared_ptr<const TokenStore>& store, Split split,
+          const std::vector<std::int64_t>& budgets) -> std::unique_ptr<SampleSource> {
+        std::unique_ptr<NextTokenSamples> source = make_source(store, split, budgets, options);
+        if (options.fim) {
+          source = std::make_unique<FimSamples>(std::move(source), *options.fim, options.seed, options.document_ends);
+        }
+        const bool is_apart = options.conversations_apart && store->learned_ranges();
+        if (is_apart || (options.reset_positions && options.reset_attention)) return source;
+        return std::make_unique<JoinedDocuments>(std::move(source), !options.reset_positions, !options.reset_attention);
+      });
 }
 
 Attributes attributes_of(const std::vector<WeightedStore>& stores, const GptDataOptions& options) {

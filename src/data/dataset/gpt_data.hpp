@@ -29,6 +29,10 @@ struct GptDataOptions {
   SplitBy split_by = SplitBy::automatic;
   Sampling sampling = Sampling::shuffled;
   DocumentEnds document_ends = DocumentEnds::labelled;
+  /// Each document of a sample has its own positions, and attends to no other, where a reader asks for these fields.
+  /// Otherwise they go on from one document to the next.
+  bool reset_positions = true, reset_attention = true;
+  bool conversations_apart = true;   ///< both hold for corpora with learned ranges, whatever the text's
   std::int64_t vocabulary_size = 0;  ///< the model's vocabulary; 0: that of the corpora
   /// Samples that the run needs, last; before it those of the runs that it resumes, oldest first (`extend_budgets`).
   /// Stored with a checkpoint they keep the order of the epochs that were begun; see ShuffledSamples.

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "io/corpus/prepare_files.hpp"
+#include "io/huggingface/special_tokens_json.hpp"
 #include "src/app/job/chat_templates.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
@@ -148,6 +149,11 @@ int corpus_build_command(const CommandLine& line) {
           .render = [&](std::string_view text,
                         const std::string& where) { return templates->learned(io::parse_chat(text, where), where); },
           .digest = templates->digest()};
+      if (!o.chat_template.empty()) {  // models of this corpus answer by its template
+        data::SpecialTokens special = tokenizer->special();
+        special.files[io::chat_template_name] = templates->default_text();
+        tokenizer->set_special(std::move(special));
+      }
     }
     if (!o.prepend_bos) return;
     o.build.text.beginning = tokenizer->special().beginning();

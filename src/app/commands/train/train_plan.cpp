@@ -186,7 +186,8 @@ void log_differing_tokens(const std::vector<data::WeightedStore>& stores) {
 }
 
 /// Keeps the tokenizer of the checkpoint that a run begins from if it gives the same ids as that of the corpora, and
-/// logs how the special tokens differ. A new run takes those of the corpora if the model has none.
+/// logs how the special tokens differ. A new run takes those of the corpora if the model has none, or if it learns
+/// conversations, which these tokens and their chat template make.
 void keep_tokenizer(const checkpoint::RunDescription& stored, bool resumes, TrainPlan& plan) {
   const auto blob = stored.blobs.find("tokenizer");
   if (blob == stored.blobs.end() || !stored.attributes.contains("data.tokenizer")) return;
@@ -196,6 +197,13 @@ void keep_tokenizer(const checkpoint::RunDescription& stored, bool resumes, Trai
       data::compare_tokenizers(name, blob->second, corpus.tokenizer, corpus.tokenizer_payload);
   if (!comparison.same_ids) return;
   if (!resumes && data::split_payload(blob->second).special == data::SpecialTokens{}) return;
+  if (!resumes && plan.stores.front().store->learned_ranges()) {
+    if (!comparison.difference.empty()) {
+      log::info("the model takes the special tokens and the chat template of {}, which differ from its own: {}",
+                plan.stores.front().store->name(), comparison.difference);
+    }
+    return;
+  }
   if (!comparison.difference.empty()) {
     log::info("the model keeps its special tokens, which differ from those of {}: {}",
               plan.stores.front().store->name(), comparison.difference);
@@ -244,9 +252,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   }
   plan.has_conversations = std::ranges::any_of(
       all, [](const data::WeightedStore& weighted) { return weighted.store->learned_ranges().has_value(); });
-  if (plan.has_conversations && config.data.packed_apart) {
-    plan.options.documents.reset_position_ids = plan.options.documents.reset_attention_mask = true;
-  }
+  plan.options.documents.conversations_apart = plan.has_conversations && config.data.packed_apart;
   plan.blobs["tokenizer"] = plan.stores.front().store->info().tokenizer_payload;
   plan.model = config.model.config(*config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
   collectively(*job.world, [&] {

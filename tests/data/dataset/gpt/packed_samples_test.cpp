@@ -119,6 +119,33 @@ TEST(PackedSamples, DependOnTheSeedAndTheEpoch) {
   EXPECT_THAT(next, testing::UnorderedElementsAreArray(tokens));
 }
 
+TEST(PackedSamples, AreApartUnlessTheyAreJoined) {
+  const auto store = conversations({10, 7});
+  const auto text = std::make_shared<MemoryTokenStore>(
+      100'000, std::vector<std::vector<std::int32_t>>{{1, 2}, std::vector<std::int32_t>(30, 3)});
+  const auto fields = [&](const std::shared_ptr<const TokenStore>& corpus, bool positions, bool attention, bool apart) {
+    GptDataOptions options;
+    options.sequence_length = s;
+    options.sampling = corpus == text ? Sampling::sequential : Sampling::shuffled;
+    options.split_fractions = {1, 0, 0};
+    options.budgets = {{1, 0, 0}};
+    options.reset_positions = positions;
+    options.reset_attention = attention;
+    options.conversations_apart = apart;
+    const SampleSplits splits = make_gpt_data({{corpus}}, options);
+    const SampleBuffer buffer(s, {.positions = true, .first_visible = true});
+    splits.train->read(0, buffer.view());
+    return std::pair(buffer.view().positions.back(), buffer.view().first_visible.back());
+  };
+  EXPECT_EQ(fields(store, false, false, true), std::pair(5, 10));
+  EXPECT_EQ(fields(store, false, false, false), std::pair(15, 0));
+  EXPECT_EQ(fields(store, true, false, false), std::pair(5, 0));
+  EXPECT_EQ(fields(store, true, true, false), std::pair(5, 10));
+  EXPECT_EQ(fields(text, false, false, true), std::pair(15, 0));
+  EXPECT_EQ(fields(text, false, true, true), std::pair(15, 2));
+  EXPECT_EQ(fields(text, true, true, true), std::pair(13, 2));
+}
+
 TEST(PackedSamples, NeedALearnedToken) {
   const auto store = conversations({2, 1, 0});
   EXPECT_TRUE(packable_documents(*store, range_of_all(*store), s).empty());
