@@ -140,6 +140,17 @@ data::BpeVocabulary bpe_of(const data::Tokenizer& tokenizer) {
   return bytes;
 }
 
+ordered_json unigram_model(const data::BpeVocabulary& vocabulary) {
+  ordered_json tokens = ordered_json::array();
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    tokens.push_back({vocabulary.tokens[id], vocabulary.unigram->scores[id]});
+  }
+  return {{"type", "Unigram"},
+          {"unk_id", vocabulary.unigram->unknown},
+          {"vocab", tokens},
+          {"byte_fallback", vocabulary.unigram->byte_fallback}};
+}
+
 std::map<std::string, std::string> bpe_files(const data::Tokenizer& tokenizer, std::int64_t positions) {
   const data::BpeVocabulary bpe = bpe_of(tokenizer);
   const auto spelled = [&](const std::string& token) { return bpe.characters ? token : spelling_of(token); };
@@ -181,6 +192,7 @@ std::map<std::string, std::string> bpe_files(const data::Tokenizer& tokenizer, s
                       {"ignore_merges", bpe.whole_words},
                       {"vocab", vocabulary},
                       {"merges", merges}}}};
+  if (bpe.unigram) file["model"] = unigram_model(bpe);
   write_huggingface_form(bpe, file);
   ordered_json settings{{"tokenizer_class", "PreTrainedTokenizerFast"},
                         {"model_max_length", positions},

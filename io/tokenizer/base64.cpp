@@ -1,5 +1,6 @@
 #include "io/tokenizer/base64.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace trireme::io {
@@ -24,6 +25,19 @@ std::optional<std::string> bytes_of_base64(std::string_view text) {
   }
   const bool is_complete = text.size() % 4 != 1 && (bits & ((1U << count) - 1)) == 0;
   return is_complete ? std::optional(bytes) : std::nullopt;
+}
+
+std::string base64_of(std::string_view bytes) {
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::uint32_t bits = 0;
+    for (std::size_t i = at; i < at + 3; ++i) {
+      bits = bits << 8 | (i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0U);
+    }
+    const std::size_t known = std::min<std::size_t>(bytes.size() - at, 3) + 1;
+    for (std::size_t i = 0; i < 4; ++i) text += i < known ? digits[bits >> (18 - 6 * i) & 63] : '=';
+  }
+  return text;
 }
 
 }  // namespace trireme::io

@@ -33,8 +33,8 @@ class Parser {
 
   data::BpeVocabulary parse(const EndNames& end) {
     const json& model = file_["model"];
-    require(json_member(model, "type") == "BPE",
-            "the model is {}; this program takes BPE, and a unigram model from a tokenizer.model of SentencePiece",
+    const bool is_unigram = json_member(model, "type") == "Unigram";
+    require(is_unigram || json_member(model, "type") == "BPE", "the model is {}; this program takes BPE and Unigram",
             text_of(json_member(model, "type")));
     require(empty(model, "continuing_subword_prefix") && empty(model, "end_of_word_suffix"),
             "the model marks parts of words by a prefix or suffix, which this program does not support");
@@ -46,11 +46,16 @@ class Parser {
               "'{}' is not null, but corpora are neither cut nor padded: set it to null", name);
     }
     vocabulary_.whole_words = flag(model, "ignore_merges");
-    if (flag(model, "byte_fallback")) vocabulary_.characters.emplace();
+    if (is_unigram || flag(model, "byte_fallback")) vocabulary_.characters.emplace();
+    if (is_unigram) vocabulary_.unigram.emplace().byte_fallback = flag(model, "byte_fallback");
     read_huggingface_form(file_, path_, vocabulary_);
     read_added_tokens(json_member(file_, "added_tokens"));
-    read_tokens(json_member(model, "vocab"));
-    read_merges(json_member(model, "merges"));
+    if (is_unigram) {
+      read_scores(json_member(model, "vocab"), json_member(model, "unk_id"));
+    } else {
+      read_tokens(json_member(model, "vocab"));
+      read_merges(json_member(model, "merges"));
+    }
     find_end(end);
     keep_properties();
     return std::move(vocabulary_);
@@ -135,9 +140,34 @@ class Parser {
         require(added->second == id, "token '{}' has the ids {} and {}", shortened(name), id, added->second);
       }
     }
+    require_all_tokens();
+  }
+
+  void require_all_tokens() const {
     const auto gap = std::ranges::find(vocabulary_.tokens, "");
     require(gap == vocabulary_.tokens.end(), "there is no token with the id {}, though ids go up to {}",
             gap - vocabulary_.tokens.begin(), vocabulary_.tokens.size() - 1);
+  }
+
+  /// Reads the pairs of token and score of a unigram model. Added tokens may follow them, and have no score.
+  void read_scores(const json& tokens, const json& unknown) {
+    std::vector<double>& scores = vocabulary_.unigram->scores;
+    require(tokens.is_array() && !tokens.empty(), "the model has no 'vocab' of tokens and scores");
+    for (const json& pair : tokens) {
+      require(pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_number(),
+              "entry {} of 'vocab' is {}, not a token and its score", scores.size(), text_of(pair));
+      const auto id = static_cast<std::int32_t>(scores.size());
+      const auto name = pair[0].get<std::string>();
+      const auto added = added_.find(name);
+      require(added == added_.end() || added->second == id, "token '{}' has the ids {} and {}", shortened(name), id,
+              added == added_.end() ? 0 : added->second);
+      if (added == added_.end()) set(id, name, name);
+      scores.push_back(pair[1].get<double>());
+    }
+    vocabulary_.unigram->unknown = static_cast<std::int32_t>(id_of(unknown, "unk_id"));
+    vocabulary_.tokens.resize(std::max(vocabulary_.tokens.size(), scores.size()));
+    require_all_tokens();
+    scores.resize(vocabulary_.tokens.size(), scores.front());
   }
 
   void read_merges(const json& merges) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/json/json_text.hpp"
+#include "io/tokenizer/base64.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
 #include "src/data/tokenizer/character_words.hpp"
@@ -32,7 +33,8 @@ constexpr std::array<std::pair<const char*, Kind>, data::normalizer_step_count> 
      {"Strip", Kind::strip_left},
      {"Strip", Kind::strip_right},
      {"StripAccents", Kind::strip_marks},
-     {"Replace", Kind::replace_matches}}};
+     {"Replace", Kind::replace_matches},
+     {"Precompiled", Kind::precompiled}}};
 constexpr std::array<const char*, 5> behaviors{"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
                                                "Contiguous"};
 constexpr std::array<const char*, 3> prepend_schemes{"never", "first", "always"};
@@ -50,6 +52,7 @@ class FormReader {
     const json& pre_tokenizer = json_member(file_, "pre_tokenizer");
     if (vocabulary_.characters) {
       read_character_words(pre_tokenizer);
+      require(!has_word_split_ || vocabulary_.characters->metaspace, "a WhitespaceSplit needs a Metaspace after it");
       read_decoder(json_member(file_, "decoder"));
     } else {
       read_byte_words(pre_tokenizer);
@@ -84,7 +87,7 @@ class FormReader {
     const auto known = std::ranges::find_if(steps, [&](const auto& step) { return type == step.first; });
     require(known != steps.end(),
             "the normalizer is {}; this program supports NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, "
-            "StripAccents and sequences of them",
+            "StripAccents, Precompiled and sequences of them",
             quoted(normalizer));
     NormalizerStep step{known->second};
     if (step.kind == Kind::strip_left) {
@@ -93,6 +96,12 @@ class FormReader {
       return;
     }
     if (step.kind == Kind::prepend) step.text = text(normalizer, "prepend");
+    if (step.kind == Kind::precompiled) {
+      if (normalizer.contains("precompiled_charsmap") && normalizer["precompiled_charsmap"].is_null()) return;
+      const std::optional<std::string> bytes = bytes_of_base64(text(normalizer, "precompiled_charsmap"));
+      require(bytes.has_value(), "the 'precompiled_charsmap' of the normalizer is not base64");
+      step.text = *bytes;
+    }
     if (step.kind == Kind::replace) {
       const json& pattern = json_member(normalizer, "pattern");
       const bool is_regex = json_member(pattern, "Regex").is_string();
@@ -128,11 +137,17 @@ class FormReader {
     const bool cuts_nothing = type == "Split" && json_member(json_member(pre_tokenizer, "pattern"), "String") == " " &&
                               !flag(pre_tokenizer, "invert") && has_no_spaces();
     if (cuts_nothing) return;
-    require(type == "Metaspace" && json_member(pre_tokenizer, "replacement") == mark() &&
-                !vocabulary_.characters->metaspace,
-            "the pre-tokenizer is {}; with 'byte_fallback' this program supports none, one Metaspace of U+2581, and a "
-            "Split at spaces that the normalizer replaces",
-            quoted(pre_tokenizer));
+    if (type == "WhitespaceSplit" && vocabulary_.unigram && !vocabulary_.characters->metaspace) {
+      has_word_split_ = true;
+      return;
+    }
+    require(
+        type == "Metaspace" && json_member(pre_tokenizer, "replacement") == mark() &&
+            !vocabulary_.characters->metaspace,
+        "the pre-tokenizer is {}; with 'byte_fallback' or a unigram model this program supports none, one "
+        "Metaspace of U+2581, a Split at spaces that the normalizer replaces, and before the Metaspace of a unigram "
+        "model a WhitespaceSplit",
+        quoted(pre_tokenizer));
     Metaspace metaspace{.split = flag(pre_tokenizer, "split", true)};
     const json& scheme = json_member(pre_tokenizer, "prepend_scheme");
     const auto known = std::ranges::find_if(prepend_schemes, [&](const char* name) { return scheme == name; });
@@ -144,10 +159,18 @@ class FormReader {
               "'add_prefix_space' is off, but 'prepend_scheme' is {}", quoted(scheme));
       metaspace.prefix = Metaspace::Prefix::never;
     }
+    metaspace.by_words = has_word_split_;
+    require(!has_word_split_ || (metaspace.split && metaspace.prefix == Metaspace::Prefix::always),
+            "a WhitespaceSplit needs a Metaspace that splits and always prepends");
     vocabulary_.characters->metaspace = metaspace;
   }
 
   void read_decoder(const json& decoder) {
+    if (vocabulary_.unigram && json_member(decoder, "type") == "Metaspace") {
+      const auto& metaspace = vocabulary_.characters->metaspace;
+      vocabulary_.characters->strip = metaspace && metaspace->prefix != Metaspace::Prefix::never;
+      return;
+    }
     const json& listed = json_member(decoder, "decoders");
     const std::vector<json> done = listed.is_array() ? listed.get<std::vector<json>>() : std::vector<json>{};
     const auto is = [&](std::size_t at, const char* type) {
@@ -223,11 +246,13 @@ class FormReader {
   const json& file_;
   const std::string& path_;
   data::BpeVocabulary& vocabulary_;
+  bool has_word_split_ = false;
 };
 
 ordered_json step_json(const NormalizerStep& step) {
   ordered_json result{{"type", std::ranges::find(steps, step.kind, [](const auto& s) { return s.second; })->first}};
   if (step.kind == Kind::prepend) result["prepend"] = step.text;
+  if (step.kind == Kind::precompiled) result["precompiled_charsmap"] = base64_of(step.text);
   if (step.kind == Kind::replace || step.kind == Kind::replace_matches) {
     result["pattern"] = {{step.kind == Kind::replace ? "String" : "Regex", step.text}};
     result["content"] = step.replacement;
@@ -275,10 +300,12 @@ ordered_json byte_words_json(const data::BpeVocabulary& vocabulary) {
 
 ordered_json character_words_json(const data::CharacterForm& form) {
   if (!form.metaspace) return nullptr;
-  return {{"type", "Metaspace"},
-          {"replacement", mark()},
-          {"prepend_scheme", prepend_schemes[static_cast<std::size_t>(form.metaspace->prefix)]},
-          {"split", form.metaspace->split}};
+  const ordered_json metaspace{{"type", "Metaspace"},
+                               {"replacement", mark()},
+                               {"prepend_scheme", prepend_schemes[static_cast<std::size_t>(form.metaspace->prefix)]},
+                               {"split", form.metaspace->split}};
+  if (!form.metaspace->by_words) return metaspace;
+  return {{"type", "Sequence"}, {"pretokenizers", ordered_json::array({{{"type", "WhitespaceSplit"}}, metaspace})}};
 }
 
 ordered_json decoder_json(const data::CharacterForm& form) {

@@ -64,9 +64,8 @@ void TokenizerOptions::declare(Options& options, Ids ids) {
   for (const char* name : {"bytes", "gpt2", "wordpiece", "huggingface", "sentencepiece"})
     choices.push_back({name, name});
   std::string help =
-      "The 256 byte values, GPT-2's byte-level BPE, BERT's WordPiece, the BPE of a tokenizer.json or tekken.json, of "
-      "bytes or "
-      "characters, or SentencePiece's tokenizer.model";
+      "The 256 byte values, GPT-2's byte-level BPE, BERT's WordPiece, the BPE or unigram model of a tokenizer.json or "
+      "tekken.json, or SentencePiece's tokenizer.model";
   if (ids == Ids::from_elsewhere) {
     choices.push_back({"null", "null"});
     help += "; null: an unknown tokenizer, the corpus then cannot be shown as text";

@@ -17,13 +17,14 @@ constexpr std::string_view gpt2_payload_title = "trireme byte-pair encoding 1";
 constexpr std::string_view payload_title = "trireme byte-pair encoding 2";
 constexpr std::string_view extended_payload_title = "trireme byte-pair encoding 3";
 constexpr std::string_view split_payload_title = "trireme byte-pair encoding 4";
+constexpr std::string_view unigram_payload_title = "trireme byte-pair encoding 5";
 constexpr std::size_t max_merge_bytes = std::size_t{1} << 28;
 
 bool is_composed(const BpeVocabulary& vocabulary) { return vocabulary.normalizer == std::vector<NormalizerStep>{{}}; }
 
 /// Returns whether the payload has a part that versions before the fourth lack.
 bool needs_splits(const BpeVocabulary& vocabulary) {
-  return !vocabulary.splits.empty() ||
+  return !vocabulary.splits.empty() || vocabulary.unigram ||
          std::ranges::any_of(vocabulary.added_properties, [](const auto& token) { return token.second.single_word; });
 }
 
@@ -31,6 +32,11 @@ std::variant<WordSplitter, SplitWords, CharacterWords> words_of(const BpeVocabul
   if (vocabulary.characters) return CharacterWords(vocabulary);
   if (!vocabulary.splits.empty()) return SplitWords(vocabulary.splits);
   return WordSplitter(vocabulary.pattern);
+}
+
+std::variant<BytePairEncoder, UnigramEncoder> encoder_of(const BpeVocabulary& vocabulary) {
+  if (vocabulary.unigram) return UnigramEncoder(vocabulary);
+  return BytePairEncoder(vocabulary);
 }
 
 /// Returns the added tokens that are found in the text before or after normalisation, which changes them, too, as it
@@ -63,7 +69,7 @@ std::optional<char> byte_of_token(std::string_view token) {
 
 BpeTokenizer::BpeTokenizer(std::string name, BpeVocabulary vocabulary)
     : Tokenizer(std::move(name)),
-      encoder_(vocabulary),
+      encoder_(encoder_of(vocabulary)),
       vocabulary_(std::move(vocabulary)),
       words_(words_of(vocabulary_)),
       normalizer_(vocabulary_.normalizer),
@@ -115,7 +121,13 @@ void BpeTokenizer::encode_normalised(std::string_view text, TextStart start, std
   caches_.with_one([&](WordCache& cache) {
     WordBatch batch;
     const auto encode_batch = [&] {
-      cache.encode(batch.words(), end, ids, [&](Word word, auto& out) { encoder_.encode(word, end, out); });
+      cache.encode(batch.words(), end, ids, [&](Word word, auto& out) {
+        if (const auto* merging = std::get_if<BytePairEncoder>(&encoder_)) {
+          merging->encode(word, end, out);
+        } else {
+          std::get<UnigramEncoder>(encoder_).encode(word, out);
+        }
+      });
       batch.clear();
     };
     const auto encode_by = [&](const auto& words) {
@@ -135,9 +147,32 @@ void BpeTokenizer::encode_normalised(std::string_view text, TextStart start, std
   });
 }
 
+namespace {
+
+/// Returns the words of `text`, without the white space around them, each after a mark.
+std::string marked_words(std::string_view text) {
+  std::string result;
+  bool is_inside = false;
+  for_each_character(text, [&](Utf8Character c, std::string_view character) {
+    const bool is_space = c.size_bytes > 0 && is_white_space(c.code_point);
+    if (!is_space && !is_inside && character != space_mark) result += space_mark;
+    if (!is_space) result += character;
+    is_inside = !is_space;
+  });
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::int32_t, std::int32_t>> BpeTokenizer::merges() const {
+  const auto* merging = std::get_if<BytePairEncoder>(&encoder_);
+  return merging == nullptr ? std::vector<std::pair<std::int32_t, std::int32_t>>() : merging->merges();
+}
+
 /// Returns `text` with marks for its spaces, and the one before it.
 std::string BpeTokenizer::marked(std::string_view text, TextStart start) const {
   using Prefix = Metaspace::Prefix;
+  if (vocabulary_.characters->metaspace->by_words) return marked_words(text);
   const Prefix prefix = vocabulary_.characters->metaspace->prefix;
   const bool begins = start == TextStart::text || (start == TextStart::part && prefix == Prefix::always);
   const bool adds = begins && prefix != Prefix::never && !text.starts_with(' ') && !text.starts_with(space_mark);
@@ -180,6 +215,7 @@ bool BpeTokenizer::can_cut_characters(std::string_view text, std::size_t at) con
     const std::string left = marked(std::string_view(joined).substr(0, cut), TextStart::inside);
     joined = left + marked(std::string_view(joined).substr(cut), TextStart::inside);
     cut = left.size();
+    if (cut == 0 || cut == joined.size()) return false;
   }
   return !std::get<CharacterWords>(words_).joins(joined, cut);
 }
@@ -212,7 +248,7 @@ std::vector<std::pair<std::string, std::int32_t>> BpeTokenizer::special_names() 
     return names;
   }
   std::unordered_set<std::string> made;
-  for (const auto& [left, right] : encoder_.merges()) {
+  for (const auto& [left, right] : merges()) {
     made.insert(tokens[static_cast<std::size_t>(left)] + tokens[static_cast<std::size_t>(right)]);
   }
   for (std::size_t id = 0; id < tokens.size(); ++id) {
@@ -245,6 +281,11 @@ std::string bpe_extension_text(const BpeVocabulary& vocabulary) {
     text += fmt::format("{} {} {}\n{}\n", static_cast<int>(step.behavior), int{step.invert}, int{step.in_spelling},
                         escape_bytes(step.regex));
   }
+  if (const auto& unigram = vocabulary.unigram) {
+    const bool by_words = vocabulary.characters->metaspace && vocabulary.characters->metaspace->by_words;
+    text += fmt::format("{} {} {}\n", unigram->unknown, int{unigram->byte_fallback}, int{by_words});
+    for (const double score : unigram->scores) text += fmt::format("{}\n", score);
+  }
   return text;
 }
 
@@ -256,11 +297,12 @@ std::string BpeTokenizer::definition() const {
   std::string text = fmt::format("{}\n{} {} {}\n",
                                  is_gpt2                     ? gpt2_payload_title
                                  : extension.empty()         ? payload_title
+                                 : vocabulary_.unigram       ? unigram_payload_title
                                  : needs_splits(vocabulary_) ? split_payload_title
                                                              : extended_payload_title,
-                                 vocabulary_.tokens.size(), encoder_.merges().size(), vocabulary_.end_of_document);
+                                 vocabulary_.tokens.size(), merges().size(), vocabulary_.end_of_document);
   for (const std::string& token : vocabulary_.tokens) text += escape_bytes(token) + '\n';
-  for (const auto& [left, right] : encoder_.merges()) text += fmt::format("{} {}\n", left, right);
+  for (const auto& [left, right] : merges()) text += fmt::format("{} {}\n", left, right);
   if (is_gpt2) return text;
   text += fmt::format("{} {} {} {} {}\n", static_cast<int>(vocabulary_.pattern), int{is_composed(vocabulary_)},
                       int{vocabulary_.whole_words}, vocabulary_.special.size(), vocabulary_.added.size());
@@ -313,15 +355,36 @@ void read_extension(PayloadLines& lines, std::int64_t tokens, bool has_splits, B
   }
 }
 
+/// Reads the lines of a unigram model.
+void read_scores(PayloadLines& lines, std::int64_t tokens, BpeVocabulary& vocabulary) {
+  const auto [unknown, byte_fallback, by_words] = lines.numbers<3>(max_vocabulary_size);
+  TRIREME_CHECK(vocabulary.characters && vocabulary.merges.empty() && byte_fallback <= 1 && by_words <= 1 &&
+                    (by_words == 0 || vocabulary.characters->metaspace),
+                DataError, "the embedded tokenizer is damaged: it is no unigram model");
+  if (by_words == 1) vocabulary.characters->metaspace->by_words = true;
+  UnigramScores& unigram = vocabulary.unigram.emplace();
+  unigram.unknown = static_cast<std::int32_t>(unknown);
+  unigram.byte_fallback = byte_fallback == 1;
+  for (std::int64_t id = 0; id < tokens; ++id) {
+    const std::string_view text = lines.line();
+    const std::optional<double> score = parse_number<double>(text);
+    TRIREME_CHECK(score, DataError, "the embedded tokenizer is damaged: the score of token {} is '{}'", id,
+                  shortened(text));
+    unigram.scores.push_back(*score);
+  }
+}
+
 }  // namespace
 
 BpeVocabulary bpe_from_payload(std::string_view text) {
   const std::string_view payload = split_payload(text).definition;
   PayloadLines lines(payload);
   const bool is_gpt2 = payload.starts_with(gpt2_payload_title);
-  const bool has_splits = payload.starts_with(split_payload_title);
+  const bool is_unigram = payload.starts_with(unigram_payload_title);
+  const bool has_splits = is_unigram || payload.starts_with(split_payload_title);
   const bool is_extended = has_splits || payload.starts_with(extended_payload_title);
   lines.title(is_gpt2       ? gpt2_payload_title
+              : is_unigram  ? unigram_payload_title
               : has_splits  ? split_payload_title
               : is_extended ? extended_payload_title
                             : payload_title);
@@ -352,6 +415,7 @@ BpeVocabulary bpe_from_payload(std::string_view text) {
     }
   }
   if (is_extended) read_extension(lines, tokens, has_splits, vocabulary);
+  if (is_unigram) read_scores(lines, tokens, vocabulary);
   lines.finish();
   return vocabulary;
 }

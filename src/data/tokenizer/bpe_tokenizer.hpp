@@ -13,13 +13,15 @@
 #include "src/data/tokenizer/character_words.hpp"
 #include "src/data/tokenizer/split_words.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/data/tokenizer/unigram_encoder.hpp"
 #include "src/data/tokenizer/word_cache.hpp"
 #include "src/data/tokenizer/word_splitter.hpp"
 
 namespace trireme::data {
 
-/// Byte-pair encoding of bytes or characters. A text's added tokens are found first, then the text between them is
-/// normalised and cut into words, by a pattern, by `SplitWords` or as `CharacterWords`, and each word is encoded.
+/// Byte-pair encoding of bytes or characters, or a unigram model. A text's added tokens are found first, then the text
+/// between them is normalised and cut into words, by a pattern, by `SplitWords` or as `CharacterWords`, and each word
+/// is encoded.
 class BpeTokenizer final : public Tokenizer {
  public:
   BpeTokenizer(std::string name, BpeVocabulary vocabulary);
@@ -46,6 +48,8 @@ class BpeTokenizer final : public Tokenizer {
   /// ids of the two sides of each merge. Tokenizers other than GPT-2's continue: pattern, NFC and whole words; the
   /// numbers of special and added tokens; their ids. `bpe_extension_text` follows, if there is one.
   std::string definition() const override;
+  /// Sides of each merge; none of a unigram model.
+  std::vector<std::pair<std::int32_t, std::int32_t>> merges() const;
   void encode_from(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const;
   void encode_part(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const;
   void encode_normalised(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const;
@@ -53,7 +57,7 @@ class BpeTokenizer final : public Tokenizer {
   bool can_cut_characters(std::string_view text, std::size_t at) const;
   std::string marked(std::string_view text, TextStart start) const;
 
-  BytePairEncoder encoder_;
+  std::variant<BytePairEncoder, UnigramEncoder> encoder_;
   WordCaches caches_;
   BpeVocabulary vocabulary_;  // without its merges, which `encoder_` has
   std::variant<WordSplitter, SplitWords, CharacterWords> words_;
@@ -65,7 +69,7 @@ class BpeTokenizer final : public Tokenizer {
 };
 
 /// Lines of a payload on the parts of a vocabulary that few have: steps of normalisation other than NFC alone,
-/// properties of added tokens, `characters` and `splits`. Empty if it has none of them.
+/// properties of added tokens, `characters`, `splits` and `unigram`. Empty if it has none of them.
 std::string bpe_extension_text(const BpeVocabulary& vocabulary);
 
 /// The vocabulary that a payload of a `BpeTokenizer` describes. Throws DataError naming the line that is damaged.

@@ -16,7 +16,8 @@ constexpr std::size_t ascii_pairs = std::size_t{1} << 14;  // their bits come fi
 CharacterWords::CharacterWords(const BpeVocabulary& vocabulary)
     : filter_((ascii_pairs + (std::size_t{1} << filter_bits)) / 64) {
   const bool splits = vocabulary.characters->metaspace && vocabulary.characters->metaspace->split;
-  cuts_ = !splits ? Cuts::by_merges : vocabulary.whole_words ? Cuts::by_marks : Cuts::by_both;
+  cuts_ = !splits ? Cuts::by_merges : vocabulary.whole_words || vocabulary.unigram ? Cuts::by_marks : Cuts::by_both;
+  if (vocabulary.unigram && !splits) cuts_ = Cuts::nowhere;
   for (const auto& [left, right] : vocabulary.merges) {
     const char* const left_end = left.data() + left.size();
     const char* const last = left.data() + character_begin(left, left.size() - 1);
@@ -39,6 +40,7 @@ inline std::size_t CharacterWords::filter_index(char32_t left, char32_t right) {
 }
 
 inline bool CharacterWords::joins(char32_t left, char32_t right) const {
+  if (cuts_ == Cuts::nowhere) return true;
   if (cuts_ != Cuts::by_merges && right == mark) return false;
   if (cuts_ == Cuts::by_marks) return true;
   const std::size_t bit = filter_index(left, right);

@@ -28,7 +28,7 @@ class CharacterWords {
   bool joins(std::string_view text, std::size_t at) const;
 
  private:
-  enum class Cuts { by_merges, by_marks, by_both };
+  enum class Cuts { by_merges, by_marks, by_both, nowhere };
   static constexpr int filter_bits = 19;
 
   const char* word_end(const char* text, const char* end) const;

@@ -68,6 +68,8 @@ std::string Normalizer::applied(const NormalizerStep& step, std::string_view tex
       return replaced(text, step.text, step.replacement);
     case Kind::replace_matches:
       return with_replaced(regexes_.at(step.text), text, step.replacement);
+    case Kind::precompiled:
+      return charsmaps_.at(step.text).apply(text);
     case Kind::strip_left:
       return stripped_left(text);
     case Kind::strip_right:
@@ -88,15 +90,19 @@ Normalizer::Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(ste
                   "a step of the normalizer replaces an empty text by '{}'", quotation_of(step.replacement));
     TRIREME_CHECK(step.kind != Kind::prepend || step.text.size() <= max_prepended_bytes, DataError,
                   "the normalizer prepends {} bytes; at most {} are possible", step.text.size(), max_prepended_bytes);
+    if (step.kind == Kind::precompiled) {
+      charsmaps_.emplace(step.text, PrecompiledCharsmap(step.text));
+      growth *= static_cast<double>(PrecompiledCharsmap::max_growth);
+    }
     if (!replaces(step)) continue;
     if (step.kind == Kind::replace_matches) regexes_.emplace(step.text, Regex(step.text));
     // Empty matches may add a replacement before each byte.
     const auto replacement = static_cast<double>(step.replacement.size());
     growth *= step.kind == Kind::replace ? std::max(1.0, replacement / static_cast<double>(step.text.size()))
                                          : 1 + replacement;
-    TRIREME_CHECK(growth <= max_growth, DataError, "the normalizer may make a text more than {} times longer",
-                  max_growth);
   }
+  TRIREME_CHECK(growth <= max_growth, DataError, "the normalizer may make a text more than {} times longer",
+                max_growth);
 }
 
 std::string_view Normalizer::apply(std::string_view text, TextStart start, std::string& space) const {
@@ -123,11 +129,14 @@ bool Normalizer::is_by_character() const {
 }
 
 bool Normalizer::can_cut_after(char last) const {
-  // A normal form looks at neighbours. ASCII and white space have none that they combine with, unless made by a step.
+  // A normal form and a charsmap look at neighbours. ASCII and white space have none that they combine with, unless
+  // made by a step.
   bool are_original = static_cast<unsigned char>(last) < 0x80;
   for (const NormalizerStep& step : steps_) {
     // Right of the cut is white space, which ends a text that is stripped there only if all of its rest is white space.
-    const bool needs_original = is_normal_form(step) || step.kind == Kind::strip_right;
+    const bool is_charsmap = step.kind == Kind::precompiled;
+    if (is_charsmap && last == '\r') return false;  // with a line feed it is one grapheme
+    const bool needs_original = is_normal_form(step) || is_charsmap || step.kind == Kind::strip_right;
     if (step.kind == Kind::replace_matches || (needs_original && !are_original)) return false;
     if (step.kind == Kind::replace && count_characters(step.text) > 1) return false;
     if (!is_normal_form(step) && step.kind != Kind::strip_right) are_original = false;

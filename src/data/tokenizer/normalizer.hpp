@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "src/data/text/regex.hpp"
+#include "src/data/tokenizer/precompiled_charsmap.hpp"
 
 namespace trireme::data {
 
 /// One change of a text before its words are found.
 struct NormalizerStep {
   /// `strip_left` and `strip_right` remove white space at the ends of a text, `strip_marks` all marks (M), "accents".
+  /// `precompiled` applies a `PrecompiledCharsmap`.
   enum class Kind {
     nfc,
     nfd,
@@ -23,15 +25,17 @@ struct NormalizerStep {
     strip_left,
     strip_right,
     strip_marks,
-    replace_matches
+    replace_matches,
+    precompiled
   };
   Kind kind = Kind::nfc;
-  std::string text = {};         ///< that `prepend` puts first, `replace` searches and `replace_matches` compiles
+  std::string text =
+      {};  ///< that `prepend` puts first, `replace` searches and `replace_matches` compiles; the charsmap
   std::string replacement = {};  ///< for `replace` and `replace_matches`, which takes it literally
 
   bool operator==(const NormalizerStep&) const = default;
 };
-inline constexpr int normalizer_step_count = 11;
+inline constexpr int normalizer_step_count = 12;
 
 /// Position of a stretch of text, on which what is put before it depends.
 enum class TextStart {
@@ -61,7 +65,8 @@ class Normalizer {
   std::string applied(const NormalizerStep& step, std::string_view text) const;
 
   std::vector<NormalizerStep> steps_;
-  std::map<std::string, Regex> regexes_;  // by expression
+  std::map<std::string, Regex> regexes_;                  // by expression
+  std::map<std::string, PrecompiledCharsmap> charsmaps_;  // by content
 };
 
 }  // namespace trireme::data

@@ -98,7 +98,8 @@ struct Metaspace {
   /// tokens.
   enum class Prefix { never, first, always };
   Prefix prefix = Prefix::always;
-  bool split = true;  ///< a word begins at each mark; otherwise words have no limits
+  bool split = true;      ///< a word begins at each mark; otherwise words have no limits
+  bool by_words = false;  ///< white space is left out, and a mark is put before each word ("WhitespaceSplit")
   bool operator==(const Metaspace&) const = default;
 };
 
@@ -115,7 +116,15 @@ std::string byte_token(std::size_t byte);
 /// The inverse; nothing for another token.
 std::optional<char> byte_of_token(std::string_view token);
 
-/// Definition of a byte-level BPE, or one of characters, independent of its source format.
+/// Scores of a unigram model's tokens, logarithms of probabilities, instead of merges.
+struct UnigramScores {
+  std::vector<double> scores;  ///< by id
+  std::int32_t unknown = -1;   ///< id for characters that are no token
+  bool byte_fallback = false;  ///< these become the tokens of their bytes
+  bool operator==(const UnigramScores&) const = default;
+};
+
+/// Definition of a byte-level BPE, one of characters, or a unigram model, independent of its source format.
 struct BpeVocabulary {
   std::vector<std::string> tokens;                          ///< bytes of each id; ids are 0 .. size - 1
   std::vector<std::pair<std::string, std::string>> merges;  ///< bytes of the two sides, best first
@@ -130,6 +139,7 @@ struct BpeVocabulary {
   /// them.
   std::map<std::int32_t, AddedToken> added_properties = {};
   std::optional<CharacterForm> characters = {};  ///< a BPE of characters; `pattern` is then unused
+  std::optional<UnigramScores> unigram = {};     ///< a unigram model instead; has `characters`, too, and no merges
 };
 
 /// The definition of BERT's tokenizer.
@@ -143,7 +153,8 @@ struct WordPieceVocabulary {
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// GPT-2's byte-level BPE. Throws DataError naming the entry where the vocabulary contradicts itself.
 std::unique_ptr<Tokenizer> make_gpt2_tokenizer(BpeVocabulary vocabulary);
-/// Another byte-level BPE, or one of characters, as Hugging Face's tokenizer.json describes them. Throws likewise.
+/// Another byte-level BPE, one of characters, or a unigram model, as Hugging Face's tokenizer.json describes them.
+/// Throws likewise.
 std::unique_ptr<Tokenizer> make_huggingface_tokenizer(BpeVocabulary vocabulary);
 /// BERT's WordPiece. [BOS] and [EOS] are added if missing, as in Megatron-LM; the latter ends documents. Throws
 /// DataError naming the token where one occurs twice, is not UTF-8, or a special one is missing.

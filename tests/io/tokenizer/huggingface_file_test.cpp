@@ -288,14 +288,16 @@ TEST(HuggingFaceFile, IsRefusedByNameIfItNeedsAnUnknownFeature) {
     file[json::json_pointer(pointer)] = value;
     EXPECT_THAT([&] { tokenizer_of(file); }, ThrowsMessage<DataError>(HasSubstr(words))) << pointer;
   };
-  expect_error("/model/type", "Unigram", "the model is \"Unigram\"; this program takes BPE");
+  expect_error("/model/type", "WordLevel", "the model is \"WordLevel\"; this program takes BPE and Unigram");
   expect_error("/model", 1, "has no 'model'");
-  expect_error("/model/byte_fallback", true, "with 'byte_fallback' this program supports none, one Metaspace");
+  expect_error("/model/byte_fallback", true,
+               "with 'byte_fallback' or a unigram model this program supports none, one Metaspace");
   expect_error("/model/byte_fallback", 1, "neither true nor false");
   expect_error("/model/dropout", 0.1, "'dropout' is 0.1");
   expect_error("/model/end_of_word_suffix", "</w>", "prefix or suffix");
   expect_error("/truncation", json::object(), "'truncation' is not null");
-  expect_error("/normalizer", {{"type", "Precompiled"}}, "the normalizer is {\"type\":\"Precompiled\"}");
+  expect_error("/normalizer", {{"type", "Nmt"}}, "the normalizer is {\"type\":\"Nmt\"}");
+  expect_error("/normalizer", {{"type", "Precompiled"}}, "'precompiled_charsmap' of {\"type\":\"Precompiled\"} is not");
   expect_error("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "(a"}}}, {"content", ""}},
                "'(a' is invalid: end pattern with unmatched parenthesis");
   expect_error("/normalizer", {{"type", "Replace"}, {"pattern", {{"String", ""}}}, {"content", ""}}, "an empty text");
