@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -12,11 +13,19 @@
 #include "io/corpus/corpus_store.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
+#include "src/app/options/problems.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/app/options/text_options.hpp"
+#include "src/base/text.hpp"
+#include "src/data/dataset/document_lengths.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
+#include "src/report/histogram.hpp"
+#include "src/report/scale.hpp"
 
 namespace trireme::app {
 namespace {
+
+constexpr double shares[] = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
 
 std::vector<std::int32_t> ids_in(const data::TokenStore& store, std::int64_t begin, std::int64_t end) {
   std::vector<std::int32_t> ids;
@@ -40,18 +49,84 @@ std::string text_of(const data::SpecialTokens& special) {
   return text;
 }
 
+std::string row_of(const std::string& name, const data::DocumentLengths& lengths) {
+  std::string row = fmt::format("{:>12} {:>16} {:>10.1f} {:>9}", lengths.documents(), lengths.tokens(), lengths.mean(),
+                                lengths.least());
+  for (const double share : shares) row += fmt::format(" {:>9}", lengths.quantile(share));
+  return row + fmt::format(" {:>11}  {}\n", lengths.greatest(), printable(name));
+}
+
+double share_of(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string range_of(const data::DocumentLengths::Bin& bin) {
+  return bin.first == bin.last ? std::to_string(bin.first) : fmt::format("{} to {}", bin.first, bin.last);
+}
+
+report::Histogram histogram_of(const data::DocumentLengths& lengths, const std::string& title) {
+  report::Histogram histogram{title, "tokens of a document", {"documents", "tokens"}, {}};
+  for (const data::DocumentLengths::Bin& bin : lengths.bins()) {
+    histogram.bars.push_back({report::short_number(static_cast<double>(bin.first), 3),
+                              range_of(bin) + " tokens",
+                              {share_of(bin.documents, lengths.documents()), share_of(bin.tokens, lengths.tokens())}});
+  }
+  return histogram;
+}
+
+/// Prints the lengths of the documents of each corpus and of all, and draws them if `svg` names a file.
+void print_statistics(const std::vector<std::string>& paths, const std::string& svg) {
+  data::DocumentLengths all;
+  std::string rows;
+  for (const std::string& path : paths) {
+    data::DocumentLengths lengths;
+    lengths.add(io::CorpusStore(path));
+    rows += row_of(path, lengths);
+    all.add(lengths);
+  }
+  if (paths.size() > 1) rows += row_of("all", all);
+  fmt::print("{:>12} {:>16} {:>10} {:>9}", "documents", "tokens", "mean", "least");
+  for (const double share : shares) fmt::print(" {:>9}", fmt::format("{:.0f} %", 100 * share));
+  fmt::print(" {:>11}  corpus\n{}\n{:>23} {:>13} {:>12}\n", "greatest", rows, "tokens", "of documents", "of tokens");
+  constexpr double columns = 50;
+  for (const data::DocumentLengths::Bin& bin : all.bins()) {
+    const double documents = share_of(bin.documents, all.documents());
+    fmt::print("{:>23} {:>11.2f} % {:>10.2f} %  {}\n", range_of(bin), 100 * documents,
+               100 * share_of(bin.tokens, all.tokens()),
+               std::string(static_cast<std::size_t>(std::lround(columns * documents)), '#'));
+  }
+  if (svg.empty()) return;
+  const std::string title = fmt::format("{} of {}", counted(all.documents(), "document"),
+                                        paths.size() == 1 ? paths.front() : counted(std::ssize(paths), "corpus file"));
+  write_text_file("svg", svg, report::svg_of(histogram_of(all, title)));
+}
+
 }  // namespace
 
 int corpus_inspect_command(const CommandLine& line) {
-  std::string path;
+  std::vector<std::string> paths;
+  bool statistics = false;
+  std::string svg;
   std::int64_t documents_shown = 3;
   std::int64_t tokens_shown = 48;
   Options options(line.command(), "Prints the properties of a corpus and the beginnings of its first documents.");
-  options.add_argument("FILE.h5", &path, "A corpus made by trireme corpus build.");
+  options.add_arguments("FILE.h5...", &paths, "Corpora made by trireme corpus build: several with --statistics.");
   options.add("documents", &documents_shown, "N", "Documents to show.", between(0, 1e15));
   options.add("tokens", &tokens_shown, "N", "Tokens of each to show.", between(0, 1e15));
+  options.add_flag("statistics", &statistics,
+                   "Print instead the lengths of the documents of each corpus and of all: quantiles and a histogram.");
+  options.add("svg", &svg, "FILE", "With --statistics: draw the histogram as an SVG picture.");
   if (!line.read(options)) return 0;
+  Problems problems;
+  problems.need(options, {"svg"}, statistics, "--statistics");
+  problems.expect(statistics || paths.size() == 1, "several corpora need --statistics");
+  problems.report();
+  if (statistics) {
+    print_statistics(paths, svg);
+    return 0;
+  }
 
+  const std::string& path = paths.front();
   const io::CorpusStore store(path);
   const data::CorpusInfo& info = store.info();
   const auto offsets = store.document_offsets();

@@ -13,6 +13,7 @@ namespace trireme::app {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class CorpusCommand : public CommandTest {
@@ -49,6 +50,23 @@ TEST_F(CorpusCommand, BuildsInspectsAndVerifies) {
   EXPECT_EQ(run({"inspect", corpus_, "--documents", "1", "--tokens", "9223372036854775807"}), 2);
   EXPECT_EQ(run({"verify", corpus_}), 0);
   EXPECT_THAT(output_, HasSubstr("is complete: 2 documents"));
+}
+
+TEST_F(CorpusCommand, PrintsAndDrawsTheLengthsOfDocuments) {
+  const std::string lines = file("a.jsonl", "{\"text\": \"1234567\"}\n{\"text\": \"1\"}\n{\"text\": \"12\"}\n");
+  ASSERT_EQ(build({"--input", lines, "--tokenizer", "bytes"}), 0) << message_;
+  const std::string svg = directory_ / "lengths.svg";
+  EXPECT_EQ(run({"inspect", corpus_, corpus_, "--statistics", "--svg", svg}), 0) << message_;
+  EXPECT_THAT(output_,
+              AllOf(HasSubstr("           6               20        3.3         1"), HasSubstr("           7  all\n"),
+                    HasSubstr("                 2 to 3       33.33 %      20.00 %  #################\n"),
+                    HasSubstr("                 4 to 7       33.33 %      70.00 %  #################\n")));
+  EXPECT_THAT(test::content_of(svg), AllOf(HasSubstr("<title>2 to 3 tokens: 20.00 % of the tokens</title>"),
+                                           HasSubstr("6 documents of 2 corpus files</title>"), EndsWith("</svg>\n")));
+  EXPECT_EQ(run({"inspect", corpus_, corpus_}), 2);
+  EXPECT_THAT(message_, HasSubstr("several corpora need --statistics"));
+  EXPECT_EQ(run({"inspect", corpus_, "--svg", svg}), 2);
+  EXPECT_THAT(message_, HasSubstr("--svg needs --statistics"));
 }
 
 TEST_F(CorpusCommand, KeepsSentencesWithTheTokensOfTheText) {
