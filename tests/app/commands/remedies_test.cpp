@@ -235,6 +235,8 @@ TEST_F(RemediesOfFiles, OfATextLeadToACorpus) {
        "corpus clean --input english.jsonl --output c3.jsonl --min-tokens 0 --language zh-Hant,en"},
       {"needs --output", "corpus overlap --corpus english.jsonl --test corpus.jsonl --max-cuts 3",
        "corpus overlap --corpus english.jsonl --test corpus.jsonl --max-cuts 3 --output o1.jsonl"},
+      {"several corpora need --statistics", "corpus inspect corpus.h5 flat.h5",
+       "corpus inspect corpus.h5 flat.h5 --statistics"},
       {"Try a greater one", "corpus sample corpus.h5 --share 0.0000001 --output c4.h5",
        "corpus sample corpus.h5 --share 0.5 --output c4.h5"},
       {"Build them with the same tokenizer", "corpus merge corpus.h5 flat.h5 --output c5.h5",
