@@ -88,7 +88,7 @@ TEST_F(GpuGrid, ProductsInFp8ComputeTheLossesOfOneRank) {
   config.fp8 = {.used = true};
   config.steps = 3;  // the first only measures
   const std::vector<Layout> list = world().size() == 2
-                                       ? std::vector<Layout>{"tp 2 row-chunks 2", "tp 2 sp b 2", "pp 2 zero-bubble"}
+                                       ? std::vector<Layout>{"tp 2 row-chunks 2 b 2", "tp 2 sp b 2", "pp 2 zero-bubble"}
                                        : std::vector<Layout>{"tp 2 pp 2", "tp 2 " + sharded_data};
   expect_the_losses_of_one_rank(config, list, DeviceTransport::nccl, own_gpu());
 }
