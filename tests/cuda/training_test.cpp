@@ -55,7 +55,7 @@ TEST_F(GpuTraining, MuonComputesWhatTheCpuComputes) {
 }
 
 TEST_F(GpuTraining, EachArrangementOfALayerComputesWhatTheCpuComputes) {
-  for (const char* variant : {"parallel branches with one norm", "OLMo 2"}) {
+  for (const char* variant : {"parallel branches with one norm", "OLMo 2", "adapters"}) {
     SCOPED_TRACE(variant);
     TrainingRunConfig config = small_run();
     model_variant(variant).apply(config.model);
@@ -125,6 +125,8 @@ TEST_F(GpuTraining, GraphsComputeTheSameBits) {
   // 1F1B has one micro-batch in flight: of the four of an update one runs directly, one is recorded, two are replayed.
   TrainingRunConfig config = small_run();
   config.dtype = DType::bf16;
+  expect_the_same_from_graphs(world_, config, {});
+  model_variant("adapters").apply(config.model);
   expect_the_same_from_graphs(world_, config, {});
 }
 
