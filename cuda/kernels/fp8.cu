@@ -53,11 +53,13 @@ __device__ Codes codes_of(const float (&value)[8], const float (&factor)[8]) {
   return {pair(0) | pair(2) << 16, pair(4) | pair(6) << 16};
 }
 
-template <class T, Fp8Format format>
+/// To e5m2 if `is_wide`, else to e4m3.
+template <class T, bool is_wide>
 __global__ void __launch_bounds__(block_threads)
     round_operand_kernel(std::int64_t rows, std::int64_t columns, const T* x, Fp8Blocks blocks, const double* amax,
                          int margin, std::uint8_t* row_codes, float* row_scales, std::uint8_t* column_codes,
                          float* column_scales, double* seen) {
+  constexpr Fp8Format format = is_wide ? Fp8Format::e5m2 : Fp8Format::e4m3;
   const std::int64_t row_tiles = (rows + tile - 1) / tile, column_tiles = (columns + tile - 1) / tile;
   const std::int64_t row_tile = blockIdx.x / column_tiles, column_tile = blockIdx.x % column_tiles;
   const int column_group = static_cast<int>(threadIdx.x) % groups, row_group = static_cast<int>(threadIdx.x) / groups;
@@ -180,18 +182,16 @@ void round_operand(Stream& stream, DType dtype, std::int64_t rows, std::int64_t 
   const std::int64_t tiles = (rows + tile - 1) / tile * ((columns + tile - 1) / tile);
   const double* const amax = operand.amax ? operand.amax.as<double>() : nullptr;
   double* const seen = operand.seen ? operand.seen.as<double>() : nullptr;
-  const auto start = [&]<class T, Fp8Format format>() {
-    gpu::launch(stream, {"round_operand", tiles, block_threads}, round_operand_kernel<T, format>, rows, columns,
+  const auto start = [&]<class T, bool is_wide>() {
+    gpu::launch(stream, {"round_operand", tiles, block_threads}, round_operand_kernel<T, is_wide>, rows, columns,
                 static_cast<const T*>(x), blocks, amax, margin, forms.rows, forms.row_scales, forms.columns,
                 forms.column_scales, seen);
   };
-  const bool is_narrow = operand.format == Fp8Format::e4m3;
+  const bool is_wide = operand.format == Fp8Format::e5m2;
   if (dtype == DType::bf16)
-    return is_narrow ? start.template operator()<bf16, Fp8Format::e4m3>()
-                     : start.template operator()<bf16, Fp8Format::e5m2>();
+    return is_wide ? start.template operator()<bf16, true>() : start.template operator()<bf16, false>();
   TRIREME_CHECK(dtype == DType::fp32, ConfigError, "<fp8_format> does not support {}: use <bf16>", name_of(dtype));
-  return is_narrow ? start.template operator()<float, Fp8Format::e4m3>()
-                   : start.template operator()<float, Fp8Format::e5m2>();
+  return is_wide ? start.template operator()<float, true>() : start.template operator()<float, false>();
 }
 
 }  // namespace trireme::cuda
