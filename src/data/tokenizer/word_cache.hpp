@@ -59,7 +59,7 @@ class WordCache {
   void encode(std::span<const Word> words, const char* text_end, std::vector<std::int32_t>& ids, const Encode& encode);
 
  private:
-  static constexpr int line_bits = 17;  // 8 MiB, of which the lines of frequent words stay in the L2
+  static constexpr int line_bits = 18;  // 16 MiB, of which the lines of frequent words stay in the L2
   static constexpr std::size_t line_count = std::size_t{1} << line_bits;
   static constexpr std::size_t inline_ids = 4, max_word_bytes = 256, max_store = std::size_t{1} << 21;
   static constexpr std::int32_t is_stored = INT32_MIN;
