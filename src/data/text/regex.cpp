@@ -61,7 +61,7 @@ std::vector<Regex::Match> Regex::matches(std::string_view text) const {
   for (std::size_t at = 0; at <= text.size();) {
     const int result = onig_search(compiled_.get(), begin, end, begin + at, end, region.get(), ONIG_OPTION_NONE);
     if (result == ONIG_MISMATCH) break;
-    TRIREME_CHECK(result >= 0, DataError, "the search for '{}' in a text of {} bytes was given up: {}",
+    TRIREME_CHECK(result >= 0, DataError, "the search for '{}' in a text of {} bytes failed: {}",
                   shortened(expression_), text.size(), regex_fault(result));
     const Match match{static_cast<std::size_t>(region->beg[0]), static_cast<std::size_t>(region->end[0])};
     at = match.end;

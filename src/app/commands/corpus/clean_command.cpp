@@ -83,7 +83,8 @@ struct CleanCommandOptions {
                 "Model of fastText (`fasttext supervised`) that keeps or removes documents.");
     options.add(
         "classifier-labels", &labels, "LABEL=P,...",
-        "Labels, without __label__, of the documents meant: those of which one has at least the probability P.");
+        "Labels, without __label__, of the documents meant: those of which one has at least the probability P; without "
+        "=P at least 0.5.");
     options.add_choice("classifier-action", &clean.filters.keeps_class, {{"keep", true}, {"remove", false}},
                        "keep: remove all other documents. remove: remove these.");
     options.section("Short documents");
