@@ -110,6 +110,22 @@ TEST_F(CorpusCleaner, FindsTheClustersThatComparingAllPairsFinds) {
   EXPECT_EQ(report.exact_duplicates + report.near_duplicates, static_cast<std::int64_t>(expected.size()));
 }
 
+// One comparison tells that a document belongs to its template, whichever rank holds the others.
+TEST_F(CorpusCleaner, ComparesDocumentsOfATemplateOnceOnAnyNumberOfRanks) {
+  std::mt19937 random(3);
+  constexpr int documents = 400, words = 80;
+  std::string file;
+  for (int i = 0; i < documents; ++i) {
+    std::string text;
+    for (int w = 0; w < words; ++w) text += fmt::format("word{} ", random() % 40 == 0 ? random() % 9000 : w);
+    file += json{{"id", i}, {"text", text}}.dump() + "\n";
+  }
+  input("a.jsonl", file);
+  const CorpusCleanReport report = clean();
+  EXPECT_GT(report.near_duplicates, documents * 4 / 5);
+  EXPECT_LT(report.compared_pairs, documents * 3 / 2);
+}
+
 TEST_F(CorpusCleaner, MatchesTheReference) {
   const char* folder = std::getenv("TRIREME_TEST_DATA");
   if (folder == nullptr) GTEST_SKIP() << "TRIREME_TEST_DATA does not name a folder with cleaning/ and gpt2_bpe/";

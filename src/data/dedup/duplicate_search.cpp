@@ -111,6 +111,8 @@ class Comparer {
   }
 
   Clusters& clusters() { return clusters_; }
+  /// Unites documents that another rank has found to be in one cluster.
+  void take_as_similar(const DocumentPair& pair) { clusters_.unite(pair); }
   std::int64_t compared_pairs() const { return compared_pairs_; }
 
  private:
@@ -194,6 +196,21 @@ class Comparer {
   std::int64_t compared_pairs_ = 0;
 };
 
+/// Asks the ranks of the first documents of `pairs` for the first ones of their clusters there. All others of that
+/// cluster are then known to be similar, however many pairs have them.
+void take_clusters_of_owners(Communicator& comm, const Owners& owners, const std::vector<DocumentPair>& pairs,
+                             Comparer& comparer) {
+  Outgoing<DocumentPair> questions(comm);  // this rank, document
+  for (const DocumentPair& pair : pairs) questions.to(owners.of(pair.first)).push_back({comm.rank(), pair.first});
+  Outgoing<DocumentPair> answers(comm);
+  for (const auto& [asking, document] : questions.exchange(comm)) {
+    const std::int64_t first = comparer.clusters().first_of(document);
+    if (first != document) answers.to(static_cast<std::uint64_t>(asking)).push_back({first, document});
+  }
+  for (const DocumentPair& pair : answers.exchange(comm)) comparer.take_as_similar(pair);
+}
+
+/// Compares first documents of one rank, then those of several: the clusters of their ranks are known by then.
 /// Keys are hashes that include the band: several bands can share a list.
 void compare_bands(Communicator& comm, const Fingerprints& fingerprints, const Owners& owners,
                    const std::vector<char>& is_exact, int begin, int end, const DuplicateSearchOptions& options,
@@ -215,7 +232,14 @@ void compare_bands(Communicator& comm, const Fingerprints& fingerprints, const O
     if (met.add(pair)) pairs.to(owners.of(pair.second)).push_back(pair);  // where most of its cluster is known
   });
   std::vector<DocumentPair> mine = pairs.exchange(comm);
+  const auto across = std::ranges::partition(
+      mine, [&](const DocumentPair& pair) { return owners.of(pair.first) == static_cast<std::uint64_t>(comm.rank()); });
+  const std::vector<DocumentPair> of_ranks(across.begin(), across.end());
+  mine.erase(across.begin(), across.end());
   collectively(comm, [&] { comparer.compare(std::move(mine)); });
+  if (comm.size() == 1) return;
+  take_clusters_of_owners(comm, owners, of_ranks, comparer);
+  collectively(comm, [&] { comparer.compare(of_ranks); });
 }
 
 }  // namespace
