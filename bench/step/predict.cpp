@@ -62,6 +62,7 @@ void run(const Arguments& arguments) {
     const std::vector<KernelCall> calls = rehearse(c);
     for (const Device& gpu : gpus()) {
       if (arguments.gpu != nullptr && arguments.gpu != &gpu) continue;
+      if (c.fp8 && gpu.fp8_tflops == 0) continue;
       (arguments.json ? print_json : print)(std::cout, predict(c, gpu, calls));
     }
   }

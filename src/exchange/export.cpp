@@ -76,7 +76,7 @@ class TensorBuilder {
     const DType stored = is_adapted ? DType::fp64 : master(parameter);
     const std::int64_t columns = parameter.columns, count = part.count * columns;
     masters_bytes_.resize(static_cast<std::size_t>(count) * size_of(stored));
-    read_rows(parameter.name, parameter.shape, part.first, TensorView(masters_bytes_.data(), stored, {count}));
+    read(parameter.name, parameter.shape, part.first * columns, TensorView(masters_bytes_.data(), stored, {count}));
     if (is_adapted) add_adapter(parameter, part, reinterpret_cast<double*>(masters_bytes_.data()));
     if (parameter.offset != 0) add(masters_bytes_.data(), stored, count, parameter.offset);
     elements.resize(static_cast<std::size_t>(size_bytes(block)));
@@ -114,21 +114,21 @@ class TensorBuilder {
     shape[shape.rank() - 1] = parameter.adapter_rank;
     return shape;
   }
-  /// Reads rows of a parameter of this shape, from `first` on.
-  void read_rows(const std::string& name, const Shape& shape, std::int64_t first, TensorView rows) {
-    reader_.read({"model/" + name, shape, Box::whole(shape), first * shape.back(), rows});
+  /// Reads elements of a parameter of this shape, from `first` on.
+  void read(const std::string& name, const Shape& shape, std::int64_t first, TensorView elements) {
+    reader_.read({"model/" + name, shape, Box::whole(shape), first, elements});
   }
   /// Adds adapter_scale B A to rows of a parameter, in fp64.
   void add_adapter(const MappedParameter& parameter, const Part& part, double* rows) {
     const std::int64_t rank = parameter.adapter_rank, columns = parameter.columns;
     if (adapter_of_inputs_ != &parameter) {
       inputs_.resize(static_cast<std::size_t>(rank * columns));
-      read_rows(adapter_of(parameter, 'a'), inputs_shape(parameter), 0, TensorView(inputs_.data(), {rank * columns}));
+      read(adapter_of(parameter, 'a'), inputs_shape(parameter), 0, TensorView(inputs_.data(), {rank * columns}));
       adapter_of_inputs_ = &parameter;
     }
     std::vector<double> outputs(static_cast<std::size_t>(part.count * rank));
     const TensorView b(outputs.data(), {part.count * rank});
-    read_rows(adapter_of(parameter, 'b'), outputs_shape(parameter), part.first, b);
+    read(adapter_of(parameter, 'b'), outputs_shape(parameter), part.first * rank, b);
     for (std::int64_t row = 0; row < part.count; ++row) {
       for (std::int64_t k = 0; k < rank; ++k) {
         const double factor = parameter.adapter_scale * outputs[static_cast<std::size_t>(row * rank + k)];

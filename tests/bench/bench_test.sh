@@ -63,12 +63,12 @@ case $3 in
     cp out steps
     measured_by "$build/step_gpu_bench" --sweep --dry-run
     check "the sweep has a line for each micro-batch, type of moments and dropout" lines 12 \
-      "\"micro_batch\": (1|4|16), .*\"moments\": \"(fp32|bf16)\", \"dropout\": (0|0.1), \"decodes\": false, \"ms\": $number"
+      "\"micro_batch\": (1|4|16), .*\"moments\": \"(fp32|bf16)\", \"dropout\": (0|0.1), \"decodes\": false, \"fp8\": false, \"ms\": $number"
     check "each of them once" [ "$(grep -oE '"micro_batch": .*"ms"' out | sort -u | wc -l)" -eq 12 ]
     measured_by "$build/step_predict" --compare steps
     check "no GPU's constants are taken for a CPU" grep -q "no constants for the device" out
     measured_by env BUILD="$build" bash "$bench/step/gpu.sh" --predict --json
-    check "bench/step/gpu.sh --predict prints a line for each model and GPU" lines 18 \
+    check "bench/step/gpu.sh --predict prints a line for each model and GPU, FP8 where it has it" lines 20 \
       "^\\{\"gpu\": \"(H200|H100|A100)\", \"predicted\": true, \"model\": \"(gpt2-.+|llama2-7b)\", .*\"ms\": $number, .*\"lines\": \\[.*\"line\": \"gaps and waits\", \"ms\": $number\\}(, \\{\"line\": \"optimizer beside the next forward\", \"ms\": -$number\\})?\\]\\}\$"
     measured_by bash "$bench/step/gpu.sh" --dry-run "$build"
     check "bench/step/gpu.sh names the conventions" grep -qE '^model +micro-batches +program +tokens/s .*full TFLOP/s +full MFU +causal MFU +ratio$' out

@@ -59,7 +59,7 @@ void log_blend(const Job& job, const RunConfig& config, const TrainPlan& plan, c
   }
   log::info("training reads {} samples of {} tokens:", total, sequence_length);
   log::info("{}", row_of("tokens", "weight", "samples", "tokens read", "epochs", "corpus"));
-  constexpr std::size_t max_lines = 8;
+  constexpr std::size_t max_lines = 4;
   const bool logs_all = config.run.log_options || config.run.dry_run || lines.size() <= max_lines;
   const std::size_t logged = logs_all ? lines.size() : max_lines - 1;
   for (std::size_t i = 0; i < logged; ++i) log::info("{}", lines[i]);
