@@ -25,6 +25,8 @@ std::string row_of(const std::string& tokens, const std::string& weight, const s
 
 void log_blend(const Job& job, const RunConfig& config, const TrainPlan& plan, const data::SampleSplits& data) {
   if (!data.blend || !job.is_root()) return;
+  const bool is_asked = config.run.log_options || config.run.dry_run;
+  if (config.data.blend.empty() && !is_asked) return;
   const std::int64_t sequence_length = *config.batch.sequence_length;
   const std::int64_t total =
       std::min(data::samples_needed(config.run_length(plan.iterations)).train, data.blend->size());
@@ -59,8 +61,8 @@ void log_blend(const Job& job, const RunConfig& config, const TrainPlan& plan, c
   }
   log::info("training reads {} samples of {} tokens:", total, sequence_length);
   log::info("{}", row_of("tokens", "weight", "samples", "tokens read", "epochs", "corpus"));
-  constexpr std::size_t max_lines = 4;
-  const bool logs_all = config.run.log_options || config.run.dry_run || lines.size() <= max_lines;
+  constexpr std::size_t max_lines = 8;
+  const bool logs_all = is_asked || lines.size() <= max_lines;
   const std::size_t logged = logs_all ? lines.size() : max_lines - 1;
   for (std::size_t i = 0; i < logged; ++i) log::info("{}", lines[i]);
   if (!logs_all) log::info("  ... {} more lines; --log-options or --dry-run lists them", lines.size() - logged);
