@@ -56,7 +56,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config);
 data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path);
 
 /// Logs what the run will read of each corpus of a blend: samples and, of running text, tokens and epochs, in each
-/// stage. Lists all corpora for a dry run and with --log-options, else the first 7.
+/// stage. Lists all corpora for a dry run and with --log-options, else the first 7 of a blend from a file.
 void log_blend(const Job& job, const RunConfig& config, const TrainPlan& plan, const data::SampleSplits& data);
 
 /// Logs the configuration of the run in at most 25 lines: the given options, grid, model, corpora, batches, schedule
