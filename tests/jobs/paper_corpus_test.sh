@@ -33,7 +33,7 @@ cp tokenizer/merges.txt in/vocab.bpe
 check "the chain without books" [ $? -eq 0 ]
 removed() { zcat "out/$1.removed.jsonl.gz" | sed 's/.*"reason":"\([^"]*\)".*/\1/' | paste -sd, -; }
 check "an article of the test set goes" [ "$(removed wikipedia)" = "blocked title" ]
-check "sentences of stories are whole" grep -q "Once upon a time" out/stories.jsonl
+check "a line feed within a sentence of a story goes" grep -q "Once upon a time" out/stories.jsonl
 check "short and repeated documents go" [ "$(removed gpt2)" = "short,near duplicate" ]
 check "the corpus has the three others" grep -q "gpt2.h5: 3 documents" log
 check "the overlap with LAMBADA is all of it" grep -q '"test":"in/lambada_test.jsonl".*"percent":100' out/overlap.jsonl

@@ -56,7 +56,7 @@ Rendering render_learned(const Template& chat, Entries variables, const EndsWith
   Rendering result = chat.render(all, limits);
   if (!chat.marks_generation()) {
     const Value* found = all.if_mapping()->find(Value::text("messages"));
-    TRIREME_CHECK(found && found->if_sequence(), DataError, "there is no list of messages");
+    TRIREME_CHECK(found && found->if_sequence(), DataError, "\"messages\" is not a list");
     const Values& messages = found->if_sequence()->values;
     for (std::size_t i = 0; i < messages.size(); ++i) {
       if (!is_of_assistant(messages[i])) continue;
