@@ -22,13 +22,13 @@ std::string time_text() {
 class RecordedCommunicator final : public ForwardingCommunicator {
  public:
   RecordedCommunicator(Communicator& inner, std::unique_ptr<Communicator> owned, std::vector<int> ranks,
-                       FlightRecord& record)
+                       std::shared_ptr<FlightRecord> record)
       : ForwardingCommunicator(inner),
         owned_(std::move(owned)),
         ranks_(std::move(ranks)),
         sent_(ranks_.size()),
         received_(ranks_.size()),
-        record_(record) {}
+        record_(std::move(record)) {}
 
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
     add(op == ReduceOp::sum ? "all-reduce" : "all-reduce-max", data);
@@ -55,7 +55,7 @@ class RecordedCommunicator final : public ForwardingCommunicator {
     return ForwardingCommunicator::grouped_exchange(stream, transfers);
   }
   void barrier() override {
-    record_.add(call("barrier", ++collectives_));
+    record_->add(call("barrier", ++collectives_));
     ForwardingCommunicator::barrier();
   }
 
@@ -74,7 +74,7 @@ class RecordedCommunicator final : public ForwardingCommunicator {
     FlightRecord::Call added = call(operation, ++collectives_);
     added.type = name_of(data.dtype());
     added.elements = data.numel();
-    record_.add(added);
+    record_->add(added);
   }
   void add(std::span<const Transfer> transfers) {
     for (const Transfer& transfer : transfers) {
@@ -84,7 +84,7 @@ class RecordedCommunicator final : public ForwardingCommunicator {
       added.peer = ranks_[peer];
       added.type = name_of(transfer.data.dtype());
       added.elements = transfer.data.numel();
-      record_.add(added);
+      record_->add(added);
     }
   }
 
@@ -92,7 +92,7 @@ class RecordedCommunicator final : public ForwardingCommunicator {
   std::vector<int> ranks_;
   std::int64_t collectives_ = 0;
   std::vector<std::int64_t> sent_, received_;  // by rank of the group
-  FlightRecord& record_;
+  std::shared_ptr<FlightRecord> record_;
 };
 
 }  // namespace
@@ -118,13 +118,14 @@ void FlightRecord::write(std::string line, std::int64_t at) {
 }
 
 std::unique_ptr<Communicator> recorded(std::unique_ptr<Communicator> inner, std::vector<int> ranks,
-                                       FlightRecord& record) {
+                                       std::shared_ptr<FlightRecord> record) {
   Communicator& reference = *inner;
-  return std::make_unique<RecordedCommunicator>(reference, std::move(inner), std::move(ranks), record);
+  return std::make_unique<RecordedCommunicator>(reference, std::move(inner), std::move(ranks), std::move(record));
 }
 
-std::unique_ptr<Communicator> recorded(Communicator& inner, std::vector<int> ranks, FlightRecord& record) {
-  return std::make_unique<RecordedCommunicator>(inner, nullptr, std::move(ranks), record);
+std::unique_ptr<Communicator> recorded(Communicator& inner, std::vector<int> ranks,
+                                       std::shared_ptr<FlightRecord> record) {
+  return std::make_unique<RecordedCommunicator>(inner, nullptr, std::move(ranks), std::move(record));
 }
 
 }  // namespace trireme

@@ -48,11 +48,12 @@ class FlightRecord {
   std::int64_t calls_ = 0;
 };
 
-/// Returns a communicator that adds its calls to `record`, which must outlive it, and forwards them. `ranks` are the
+/// Returns a communicator that adds its calls to `record` and forwards them. `ranks` are the
 /// world ranks of the group, in its order.
 std::unique_ptr<Communicator> recorded(std::unique_ptr<Communicator> inner, std::vector<int> ranks,
-                                       FlightRecord& record);
+                                       std::shared_ptr<FlightRecord> record);
 /// Likewise of a communicator that must outlive the result.
-std::unique_ptr<Communicator> recorded(Communicator& inner, std::vector<int> ranks, FlightRecord& record);
+std::unique_ptr<Communicator> recorded(Communicator& inner, std::vector<int> ranks,
+                                       std::shared_ptr<FlightRecord> record);
 
 }  // namespace trireme

@@ -17,19 +17,21 @@ using ::testing::Not;
 /// The file of a record.
 class File {
  public:
-  FlightRecord record(int rank, int world_size) {
-    return FlightRecord(
-        [this](std::string_view line, std::int64_t at) {
-          const auto begin = static_cast<std::size_t>(at);
-          text_.resize(std::max(text_.size(), begin + line.size()));
-          text_.replace(begin, line.size(), line);
-        },
-        rank, world_size);
+  FlightRecord record(int rank, int world_size) { return FlightRecord(writer(), rank, world_size); }
+  std::shared_ptr<FlightRecord> shared_record(int rank, int world_size) {
+    return std::make_shared<FlightRecord>(writer(), rank, world_size);
   }
   Flight read() const { return parse_flight(text_, "a.txt"); }
   const std::string& text() const { return text_; }
 
  private:
+  FlightRecord::Write writer() {
+    return [this](std::string_view line, std::int64_t at) {
+      const auto begin = static_cast<std::size_t>(at);
+      text_.resize(std::max(text_.size(), begin + line.size()));
+      text_.replace(begin, line.size(), line);
+    };
+  }
   std::string text_;
 };
 
@@ -91,7 +93,7 @@ TEST(Flight, ComparesMessagesWithTheirReceipts) {
 
 TEST(Flight, RecordsTheCallsOfACommunicator) {
   File file;
-  FlightRecord record = file.record(5, 8);
+  const std::shared_ptr<FlightRecord> record = file.shared_record(5, 8);
   const auto comm = recorded(std::make_unique<SelfCommunicator>("tensor"), {5}, record);
   ImmediateStream host;
   float numbers[4] = {};

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
@@ -31,25 +32,27 @@ FlightRecorder::FlightRecorder(Job& job, const std::string& folder) {
   Communicator& world = *job.world;
   const std::string start = broadcast_text(world, fmt::format("{:%Y%m%dT%H%M%S}", fmt::gmtime(std::time(nullptr))), 0);
   const std::string own = folder + "/" + start;
-  path_ = fmt::format("{}/{}{:05}.txt", own, prefix, world.rank());
+  const std::string path = fmt::format("{}/{}{:05}.txt", own, prefix, world.rank());
   collectively(world, [&] {
     if (job.is_root()) io::make_folders(own);
   });
+  std::shared_ptr<FlightRecord> record;  // shared with the groups, which outlive this object
   collectively(world, [&] {
-    file_ = io::Descriptor(::open(path_.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666));
-    if (file_.get() < 0) io::throw_system_error("cannot create " + path_, errno);
-    record_ = std::make_unique<FlightRecord>(
-        [this](std::string_view line, std::int64_t at) {
-          io::write_at(file_.get(), path_, line.data(), line.size(), at);
+    const auto file =
+        std::make_shared<io::Descriptor>(::open(path.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666));
+    if (file->get() < 0) io::throw_system_error("cannot create " + path, errno);
+    record = std::make_shared<FlightRecord>(
+        [file, path](std::string_view line, std::int64_t at) {
+          io::write_at(file->get(), path, line.data(), line.size(), at);
         },
         world.rank(), world.size());
   });
   std::vector<int> all(static_cast<std::size_t>(world.size()));
   std::iota(all.begin(), all.end(), 0);
-  world_ = recorded(world, all, *record_);
+  world_ = recorded(world, all, record);
   for (const parallel::GroupKind kind : parallel::all_group_kinds) {
     std::unique_ptr<Communicator>& group = job.communicators.of(kind);
-    if (group && group->size() > 1) group = recorded(std::move(group), job.grid.group(kind, world.rank()), *record_);
+    if (group && group->size() > 1) group = recorded(std::move(group), job.grid.group(kind, world.rank()), record);
   }
   log::info("records of communication: {}; if the job hangs: trireme report --flight {}", own, own);
 }

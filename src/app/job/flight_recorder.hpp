@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "io/posix/file.hpp"
 #include "src/app/job/job.hpp"
 #include "src/comm/flight_record.hpp"
 
@@ -21,9 +20,6 @@ class FlightRecorder {
   Communicator& world() { return *world_; }
 
  private:
-  std::string path_;
-  io::Descriptor file_;
-  std::unique_ptr<FlightRecord> record_;
   std::unique_ptr<Communicator> world_;
 };
 
