@@ -45,7 +45,7 @@ class BlendParser {
  private:
   template <class... Args>
   void expect(bool holds, fmt::format_string<Args...> problem, Args&&... args) const {
-    TRIREME_CHECK(holds, DataError, "--blend {}:{}: {}", path_, line_,
+    TRIREME_CHECK(holds, DataError, "--blend {}:{}: {}", path_, std::max<std::int64_t>(line_, 1),
                   fmt::format(problem, std::forward<Args>(args)...));
   }
 
