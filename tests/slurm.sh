@@ -17,10 +17,10 @@ mkdir -p build
 folder=$(mktemp -d "$PWD/build/slurm-XXXXXX")  # beside the sources, which all nodes of a cluster can see
 fail() { echo "FAILED: $*; the runs are in $folder"; exit 1; }
 
-# await JOB...: until none of them is in the queue
+# await JOB...: until none of them is in the queue. A controller that does not answer says nothing about them.
 await() {
-  local jobs=$*
-  while [ -n "$(squeue -h -j "${jobs// /,}" -o %i 2>/dev/null)" ]; do
+  local jobs=$* left
+  while left=$(squeue -h -j "${jobs// /,}" -o %i 2>&1); [ -n "$left" ] && [[ $left != *"Invalid job id"* ]]; do
     [ $SECONDS -lt 1800 ] || fail "after half an hour the queue still holds: $(squeue -h -j "${jobs// /,}" -o '%i %j %T %r')"
     sleep 2
   done
