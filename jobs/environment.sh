@@ -9,11 +9,25 @@ if [ -z "${TRIREME:-}" ]; then
 fi
 [ -x "$TRIREME" ] || { echo "No program at $TRIREME. Build it, or set TRIREME." >&2; exit 4; }
 
-# Launcher of ranks inside a job; srun --mpi=list shows what SLURM was built with. Once one rank has exited, the others
-# get a minute to follow: enough after a save, and a dead rank does not block the rest indefinitely. near_gpu.sh binds
-# each rank to the cores and memory near its GPU, so SLURM's binding is off.
+# Launcher of ranks inside a job; srun --mpi=list shows what SLURM was built with. PMIx ends all ranks within seconds once one has
+# died. Once one has exited, the others get a minute to follow: enough after a save. near_gpu.sh binds each rank to the cores and
+# memory near its GPU, so SLURM's binding is off.
 LAUNCH=(srun --mpi=pmix --kill-on-bad-exit=0 --wait=60 --cpu-bind=none
   ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} "$(dirname "${BASH_SOURCE[0]}")/near_gpu.sh")
+
+# place NODE...: sets PLACE to the launcher's options for as many ranks on each of these nodes as the job has on its own.
+place() {
+  local IFS=,
+  PLACE=(--nodes=$# --ntasks=$(($# * SLURM_NTASKS / SLURM_JOB_NUM_NODES)) --nodelist="$*")
+}
+
+# A machine without SLURM: TRIREME_RANKS ranks, or one for each GPU, or for each core.
+if [ -z "${SLURM_JOB_ID:-}" ]; then
+  TRIREME_RANKS=${TRIREME_RANKS:-$(nvidia-smi -L 2>/dev/null | wc -l)}
+  LAUNCH=(mpirun)
+  [ "$TRIREME_RANKS" = 0 ] || LAUNCH+=(-n "$TRIREME_RANKS")
+  [ ! -e /dev/nvidiactl ] || LAUNCH+=(--bind-to none "$(dirname "${BASH_SOURCE[0]}")/near_gpu.sh")
+fi
 
 # Open MPI: if a node has a separate network for MPI, name it, so no other is tried.
 # export OMPI_MCA_btl_tcp_if_include=ib0

@@ -1,40 +1,143 @@
-# Sourced by the batch files: training that outlives the time limit of a job.
+# Sourced by the batch files: training that outlives dead ranks, lost nodes and the time limit of a job.
 
 # [command=finetune] run_life FOLDER OPTION...
-# Trains, or runs another command that resumes, from the newest checkpoint in FOLDER/checkpoints, or from the start where there is none. When SLURM's early
-# signal arrives (#SBATCH --signal=B:USR1@SECONDS), the ranks are told to save and leave. A run that is not finished, or
-# that a dead or hanging rank ended, goes back to the queue under the same job number, and its next attempt continues from
-# the checkpoint. Two attempts that end where they began end the chain: a third would do no better.
+# Trains, or runs another command that resumes, from the newest checkpoint in FOLDER/checkpoints, or from the start where there is none.
+#
+# If ranks die or hang, or their nodes fail, starts them again inside the job on healthy nodes (choose_nodes). When SLURM's early
+# signal arrives (#SBATCH --signal=B:USR1@SECONDS), the ranks are told to save and leave. A run that is not finished, and that
+# cannot go on inside the job, goes back to the queue under the same job number, and its next attempt continues from the
+# checkpoint. Two attempts that end where they began end the chain: a third would do no better.
+#
+# Without SLURM (LAUNCH is mpirun) there is no queue: a run that stopped early ends the script with 75.
 # FOLDER/lives has two lines an attempt: the time, the job and the step where it began; the same where it ended, and what the
 # ranks returned. Ends the script.
+# Environment: TRIREME_SPARE_NODES (0), nodes of the job that stay idle until another one fails
 run_life() {
-  local folder=$1 status=0 signalled=0 ranks=
+  local folder=$1 job=${SLURM_JOB_ID:-$$} status=4 restarts=0 ending=0 signalled=0
+  local command_line=() ranks='' named='' faulty='' excluded=''
   shift
   mkdir -p "$folder"
   end_without_progress "$folder"
-  echo "$(date -Is) job $SLURM_JOB_ID step $(step_reached "$folder")" >>"$folder/lives"
+  set -- "${command:-train}" --load-or-init --load "$folder/checkpoints" --save "$folder/checkpoints" \
+    --metrics-file "$folder/metrics.jsonl" "$@"
+  [ -z "${SLURM_JOB_NODELIST:-}" ] || export TRIREME_FAULTY_NODES=$folder/faulty_nodes-$job
+  trap 'ending=1 signalled=1; kill -USR1 "$ranks" 2>/dev/null' USR1
 
-  trap 'signalled=1; kill -USR1 "$ranks" 2>/dev/null' USR1
-  "${LAUNCH[@]}" "$TRIREME" "${command:-train}" --load-or-init --load "$folder/checkpoints" --save "$folder/checkpoints" \
-    --metrics-file "$folder/metrics.jsonl" "$@" &
-  ranks=$!
-  wait "$ranks" || status=$?
-  while [ "$signalled" = 1 ]; do  # the signal, not the end of the ranks, ended that wait
-    signalled=0 status=0
+  while [ "$ending" = 0 ]; do
+    if ! choose_nodes "$@"; then
+      # An allocation that cannot be used counts as an attempt: SLURM may give it again.
+      [ "$restarts" -gt 0 ] || { note_begin && note_end; }
+      break
+    fi
+    [ "$ending" = 0 ] || break
+    note_begin
+    "${command_line[@]}" &
+    ranks=$! status=0
+    [ "$ending" = 0 ] || kill -USR1 "$ranks"  # the signal came before there were ranks
     wait "$ranks" || status=$?
+    while [ "$signalled" = 1 ]; do  # the signal, not the end of the ranks, ended that wait
+      signalled=0 status=0
+      wait "$ranks" || status=$?
+    done
+    note_end
+    leave_out_named
+    case $status in
+      75) ;;               # stopped early, everything saved
+      6 | 7 | 13[4-9]) ;;  # a rank died; a rank hung; a signal ended a rank (srun: 128 + its number)
+      *) [ -n "$named" ] || exit "$status" ;;
+    esac
+    end_without_progress "$folder"
+    [ "$status" != 75 ] || break
+    restarts=$((restarts + 1))
+    export TRIREME_RESTART=$restarts  # a lock of the ranks before is obsolete
   done
   trap '' USR1
+  requeue
+}
 
-  echo "$(date -Is) the ranks of job $SLURM_JOB_ID returned $status at step $(step_reached "$folder")"
-  echo "$(date -Is) job $SLURM_JOB_ID step $(step_reached "$folder") returned $status" >>"$folder/lives"
-  case $status in
-    75) ;;               # stopped early, everything saved
-    6 | 7 | 13[4-9]) ;;  # a rank died; a rank hung; a signal ended a rank (srun: 128 + its number)
-    *) exit "$status" ;;
-  esac
-  end_without_progress "$folder"
+# The functions below use the variables of run_life.
+
+note_begin() { echo "$(date -Is) job $job step $(step_reached "$folder")" >>"$folder/lives"; }
+note_end() {
+  echo "$(date -Is) the ranks of job $job returned $status at step $(step_reached "$folder")"
+  echo "$(date -Is) job $job step $(step_reached "$folder") returned $status" >>"$folder/lives"
+}
+
+# Chooses the nodes of the next attempt, and sets `command_line` to that of the program with these arguments on them: on all of the
+# job's nodes but the spares. With too few healthy nodes: on the most with which a dry run succeeds, at least half. Fails without.
+choose_nodes() {
+  local all healthy wanted count answer
+  PLACE=()
+  set_command_line "$@"
+  [ -n "${SLURM_JOB_NODELIST:-}" ] || return 0
+  mapfile -t all < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+  wanted=$((${#all[@]} - ${TRIREME_SPARE_NODES:-0}))
+  [ "$wanted" -gt 0 ] || { echo "TRIREME_SPARE_NODES=$TRIREME_SPARE_NODES leaves none of the ${#all[@]} nodes to work: ask for more." >&2; exit 2; }
+  mapfile -t healthy < <(healthy_nodes)
+  if [ ${#healthy[@]} = ${#all[@]} ] && [ "$wanted" = ${#all[@]} ]; then return 0; fi  # the launcher's own choice
+  for ((count = wanted < ${#healthy[@]} ? wanted : ${#healthy[@]}; count > 0 && 2 * count >= wanted && ending == 0; --count)); do
+    place "${healthy[@]:0:count}"
+    set_command_line "$@"
+    if [ "$count" = "$wanted" ] || answer=$("${command_line[@]}" --dry-run 2>&1); then
+      echo "$(date -Is) starting on $count of the job's ${#all[@]} nodes: ${healthy[*]:0:count}" >&2
+      return 0
+    fi
+    echo "$(date -Is) $count nodes will not do: $(grep -m 1 error <<<"$answer")" >&2
+  done
+  echo "$(date -Is) the run needs $wanted nodes; healthy are ${healthy[*]:-none}" >&2
+  return 1
+}
+set_command_line() { command_line=("${LAUNCH[@]:0:1}" "${PLACE[@]}" "${LAUNCH[@]:1}" "$TRIREME" "$@"); }
+
+# Prints the job's nodes that can take ranks, a line each: not those in FOLDER/bad_nodes; after a fault only those that no rank
+# has named, that SLURM has not taken from the job, does not drain and hears from, and that start a process in time.
+healthy_nodes() {
+  local nodes left=$SLURM_JOB_NODELIST bad
+  [ "$restarts" = 0 ] || left=$(squeue -h -j "$SLURM_JOB_ID" -o %N)
+  bad=$(cat "$folder/bad_nodes" 2>/dev/null)
+  mapfile -t nodes < <(scontrol show hostnames "$left" | grep -vxF -f <(printf '%s\n' $faulty ${bad//,/ }))
+  if [ "$restarts" -gt 0 ] && [ ${#nodes[@]} -gt 0 ]; then
+    answering $(sinfo -h -N -n "$(joined "${nodes[@]}")" -o '%N %T' | awk '!/down|drain|fail|\*/ && !seen[$1]++ { print $1 }')
+  else
+    printf '%s\n' "${nodes[@]}"
+  fi | grep . | sort -V
+}
+
+# Prints which of the nodes start a process within 20 seconds: all together, or else each alone.
+answering() {
+  local node
+  starts_on "$@" && { printf '%s\n' "$@"; return; }
+  for node in "$@"; do { starts_on "$node" && echo "$node"; } & done
+  wait
+}
+starts_on() {
+  timeout 20 srun --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$(joined "$@")" true </dev/null >/dev/null 2>&1
+}
+joined() { local IFS=,; echo "$*"; }
+
+# Sets `named` to the nodes that the ranks named as faulty, and leaves them out of this job's later attempts. Those that computed
+# wrong results also join FOLDER/bad_nodes.
+leave_out_named() {
+  named=
+  [ -e "${TRIREME_FAULTY_NODES:-}" ] || return 0
+  named=$(sort -u "$TRIREME_FAULTY_NODES" | paste -sd ' ')
+  rm -f "$TRIREME_FAULTY_NODES"
+  faulty+=${faulty:+ }$named
+  [ "$status" = 9 ] || return 0
+  excluded+=${excluded:+,}${named// /,}
+  { echo "$excluded" && cat "$folder/bad_nodes" 2>/dev/null; } | tr , '\n' | sort -u | paste -sd , >"$folder/bad_nodes.new"
+  mv "$folder/bad_nodes.new" "$folder/bad_nodes"
+}
+
+# Ends the script, and the job goes back to the queue: without the nodes that computed wrong results in it.
+requeue() {
+  [ -n "${SLURM_JOB_ID:-}" ] || exit "$status"
   # The last element of an array has the array's own number, which stands for all.
-  scontrol requeue "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}" || exit "$status"
+  local target=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID} before
+  trap '' TERM  # requeuing ends the script
+  before=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/.* ExcNodeList=\([^ (]\+\).*/\1,/p' | head -n 1)
+  scontrol requeue "$target" || exit "$status"
+  [ -z "$excluded" ] || scontrol update jobid="$target" excnodelist="$before$excluded"
   exit 0
 }
 

@@ -11,7 +11,7 @@ namespace trireme::mpi {
 std::string this_rank_and_host() {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return fmt::format("rank {} on host {}", rank, host_name());
+  return fmt::format("rank {} on host {}", rank, node_name());
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {

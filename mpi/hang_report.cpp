@@ -35,13 +35,17 @@ void receive_reports(MPI_Comm comm, Reports& reports) {
 
 std::string summary(const Reports& reports, const std::vector<std::string>& hosts) {
   std::string silent;
+  std::vector<std::string> faulty;
   int silent_count = 0;
   constexpr int max_listed = 8;
   for (int rank = 0; rank < static_cast<int>(hosts.size()); ++rank) {
-    if (reports.contains(rank) || ++silent_count > max_listed) continue;
-    silent +=
-        fmt::format("{}rank {} on host {}", silent.empty() ? "" : ", ", rank, hosts[static_cast<std::size_t>(rank)]);
+    if (reports.contains(rank)) continue;
+    const std::string& host = hosts[static_cast<std::size_t>(rank)];
+    if (faulty.empty() || faulty.back() != host) faulty.push_back(host);
+    if (++silent_count > max_listed) continue;
+    silent += fmt::format("{}rank {} on host {}", silent.empty() ? "" : ", ", rank, host);
   }
+  report_faulty_nodes(faulty);
   if (silent_count > max_listed) silent += fmt::format(" and {} more", silent_count - max_listed);
   std::string text = "the job hangs: ";
   if (silent.empty()) {
@@ -66,7 +70,7 @@ std::string summary(const Reports& reports, const std::vector<std::string>& host
 std::vector<std::string> all_hosts(MPI_Comm comm) {
   using Name = std::array<char, 64>;
   Name mine{};
-  host_name().copy(mine.data(), mine.size() - 1);
+  node_name().copy(mine.data(), mine.size() - 1);
   int size = 0;
   check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   std::vector<Name> all(static_cast<std::size_t>(size));

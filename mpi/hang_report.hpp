@@ -7,7 +7,7 @@
 
 namespace trireme::mpi {
 
-/// Returns the host of every rank. Collective over `comm`.
+/// Returns the node of every rank. Collective over `comm`.
 std::vector<std::string> all_hosts(MPI_Comm comm);
 
 /// Reports a hang, on a rank whose wait for others timed out and that is about to end the job. Such ranks exchange

@@ -56,7 +56,7 @@ class StartupWatchdog {
         "rank {} on host {} waited {:g} minutes for all ranks to reach MPI_Init: a rank did not start, or hangs. Look "
         "for the host without a trireme process, or with one that does not run, and start without it. If hosts start "
         "slowly, try a larger <startup_timeout_minutes>",
-        rank, host_name(), minutes);
+        rank, node_name(), minutes);
     // The other threads are inside MPI, which cannot be exited cleanly.
     _exit(static_cast<int>(ExitCode::hung));
   }

@@ -1,7 +1,9 @@
 #!/bin/bash
 # The batch files on a running SLURM with at least three nodes of two cores: a job on 2 nodes x 2 ranks is signalled before
 # its time limit, saves, is requeued and ends with the losses of an undisturbed run; two attempts without progress end a chain;
-# an array fine-tunes a BERT with two rates and two seeds, and its best model is evaluated. The last alone: ONLY=finetune.
+# a job with a spare node loses a rank and then a node, and goes on without a requeue, with the same losses (it sets that node
+# down, as SLURM's administrator); an array fine-tunes a BERT with two rates and two seeds, and its best model is evaluated.
+# One part alone: ONLY=training, restarting or finetuning.
 # usage: SLURM_CONF=FILE tests/slurm.sh [PROGRAM]    PROGRAM: build/release/trireme by default
 # Takes about ten minutes: SLURM holds a requeued job for two. Exit status 77 where there is no SLURM.
 set -euo pipefail
@@ -26,7 +28,8 @@ await() {
   done
 }
 
-training() {
+# Sets `iterations` to those of a small model that take SECONDS, and runs them in the job `whole`.
+undisturbed() { # SECONDS
   cat src/*/*.hpp >"$folder/text.txt"
   "$TRIREME" corpus build --input "$folder/text.txt" --output "$folder/corpus.h5" --tokenizer bytes 2>"$folder/corpus.log" ||
     fail "corpus build: $(cat "$folder/corpus.log")"
@@ -43,43 +46,83 @@ lr = 1e-3
 eval-interval = 100000
 save-interval = 100000
 I
-  # Seconds the undisturbed run should take: SLURM sends the signal one to two minutes after the start.
-  seconds=150
-
-  # submit NAME TIME_LIMIT OPTION...: prints the job's number
-  submit() {
-    sbatch --parsable --job-name="$1" --time="$2" --signal=B:USR1@60 --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 \
-      --cpus-per-task=1 \
-      --output="$folder/%x.log" jobs/several_nodes.sbatch "$folder/model.ini" "$folder/$1" \
-      --data-path "$folder/corpus.h5" "${@:3}"
-  }
   # A short run measures how many iterations fill the time.
   job=$(submit measured 10 --train-iters 20)
   await "$job"
   [ -s "$folder/measured/metrics.jsonl" ] || fail "the first job: $(cat "$folder/measured.log")"
-  iterations=$(awk -F'"elapsed_ms":' -v s=$seconds 'NR > 5 { sum += $2; n++ } END { print int(1000 * s * n / sum) }' \
+  iterations=$(awk -F'"elapsed_ms":' -v s="$1" 'NR > 5 { sum += $2; n++ } END { print int(1000 * s * n / sum) }' \
     "$folder/measured/metrics.jsonl")
-  echo "$iterations iterations take about $seconds s"
+  echo "$iterations iterations take about $1 s"
+  whole=$(submit whole 30 --train-iters "$iterations")
+}
 
+# submit NAME TIME_LIMIT OPTION...: prints the job's number. NODES: 2
+submit() {
+  sbatch --parsable --job-name="$1" --time="$2" --signal=B:USR1@60 --nodes="${NODES:-2}" --ntasks-per-node=2 --gpus-per-node=0 \
+    --cpus-per-task=1 \
+    --output="$folder/%x.log" jobs/several_nodes.sbatch "$folder/model.ini" "$folder/$1" \
+    --data-path "$folder/corpus.h5" "${@:3}"
+}
+losses() { sed -n 's/.*"iteration": *\([0-9]*\),.*"lm_loss": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
+# same_losses NAME: as the job `whole`
+same_losses() {
+  [ "$(losses "$folder/whole" | wc -l)" = "$iterations" ] || fail "the undisturbed run: $(tail -n 5 "$folder/whole.log")"
+  diff <(losses "$folder/whole") <(losses "$folder/$1") >"$folder/difference" ||
+    fail "the losses of $1 differ: $(head -n 4 "$folder/difference")"
+}
+
+training() {
+  undisturbed 150  # SLURM sends the signal one to two minutes after the start
   printf '#!/bin/sh\nexit 75\n' >"$folder/stuck_program"
   chmod +x "$folder/stuck_program"
-  whole=$(submit whole 30 --train-iters "$iterations")
   stuck=$(TRIREME=$folder/stuck_program submit stuck 30)
   await "$whole"
   signalled=$(submit signalled 3 --train-iters "$iterations")
   await "$signalled" "$stuck"
 
-  losses() { sed -n 's/.*"iteration": *\([0-9]*\),.*"lm_loss": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
-  [ "$(losses "$folder/whole" | wc -l)" = "$iterations" ] || fail "the undisturbed run: $(tail -n 5 "$folder/whole.log")"
   [ "$(grep -vc returned "$folder/signalled/lives")" -ge 2 ] || fail "the signalled run had one attempt alone"
   grep -q "returned 75" "$folder/signalled.log" || fail "the signalled run never left with 75"
-  diff <(losses "$folder/whole") <(losses "$folder/signalled") >"$folder/difference" ||
-    fail "the losses differ: $(head -n 4 "$folder/difference")"
+  same_losses signalled
   [ "$(grep -vc returned "$folder/stuck/lives")" = 2 ] || fail "the chain without progress had $(grep -vc returned "$folder/stuck/lives") attempts"
   grep -q "have not come beyond step 0" "$folder/stuck.log" || fail "the chain without progress does not say why it ended"
 
   echo "Signalled, requeued and resumed in $(grep -vc returned "$folder/signalled/lives") attempts: $iterations losses, all those of the" \
     "undisturbed run. The chain without progress ended after two attempts. ($SECONDS s)"
+}
+
+# Kills rank 1 of a job with a spare node, and then sets its first node without the batch script down.
+restarting() {
+  undisturbed 40
+  await "$whole"
+  job=$(TRIREME_SPARE_NODES=1 NODES=3 submit killed 10 --train-iters "$iterations" --save-interval 20)
+  # trained PART: until that many tenths of the iterations are done
+  trained() {
+    until [ "$(losses "$folder/killed" 2>/dev/null | wc -l)" -ge $((iterations * $1 / 10)) ]; do
+      [ -n "$(squeue -h -j "$job" -o %i 2>/dev/null)" ] || fail "the job with a spare has ended: $(tail -n 5 "$folder/killed.log")"
+      sleep 0.2
+    done
+  }
+  trained 3
+  cat >"$folder/kill.sh" <<'K'
+for process in /proc/[0-9]*; do
+  [ "$(cat "$process/comm" 2>/dev/null)" = trireme ] && grep -qz '^SLURM_PROCID=1$' "$process/environ" &&
+    grep -qz "^SLURM_JOB_ID=$1$" "$process/environ" && kill -9 "${process#/proc/}"
+done
+K
+  nodes=$(scontrol show hostnames "$(squeue -h -j "$job" -o %N)")
+  srun --jobid="$job" --overlap --mpi=none --nodes=1 --ntasks=1 --gpus-per-node=0 -w "$(head -n 1 <<<"$nodes")" bash "$folder/kill.sh" "$job" || true
+  trained 5
+  scontrol update nodename="$(sed -n 2p <<<"$nodes")" state=down reason="test of restarts" || fail "a node cannot be set down"
+  await "$job"
+  scontrol update nodename="$(sed -n 2p <<<"$nodes")" state=resume 2>/dev/null || true  # unless SLURM has done so by itself
+  ends=$(sed -nE 's/.* (returned [0-9]+)$/\1/p' "$folder/killed/lives" | paste -sd ' ')
+  [ "$ends" = "returned 137 returned 137 returned 0" ] || fail "the job with a spare should have three attempts: $ends"
+  grep -q 'Restarts=0' <<<"$(scontrol show job "$job")" || fail "the job with a spare was requeued"
+  grep -q "starting on 2 of the job's 3 nodes: $(sed -n 1p <<<"$nodes") $(sed -n 3p <<<"$nodes")" "$folder/killed.log" ||
+    fail "the spare did not replace the node: $(grep 'starting on' "$folder/killed.log")"
+  same_losses killed
+  echo "A job lost a rank and a node, and went on without a requeue: $iterations losses, all those of the undisturbed run." \
+    "$(sed -n 's/.*\(iteration [0-9]* was done .*\)/\1/p' "$folder/killed.log" | paste -sd ';' | sed 's/;/; /g') ($SECONDS s)"
 }
 
 # A small BERT with random weights, and pairs of sentences in MNLI's form.
@@ -113,6 +156,5 @@ finetuning() {
   echo "An array of four fine-tuned, and two of its models were evaluated together: $(tr '\n' ' ' <"$folder/results/eval-$job.jsonl")"
 }
 
-[ "${ONLY:-training}" = finetune ] || training
-finetuning
+for part in ${ONLY:-training restarting finetuning}; do $part; done
 rm -rf "$folder"

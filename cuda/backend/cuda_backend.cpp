@@ -30,7 +30,7 @@ namespace {
 
 DeviceLocation location_of(const BackendOptions& options) {
   DeviceLocation location{options.world_rank, "", 0, ""};
-  location.host = host_name();
+  location.host = node_name();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   TRIREME_CHECK(status == cudaSuccess && count > 0, BackendUnavailable, "no GPU is visible on {}: {}", location.host,

@@ -64,9 +64,10 @@ std::string environment(const char* name) {
 
 std::string own_content() {
   const std::string pid = std::to_string(getpid());
-  return fmt::format("host {}\npid {}\nstarted {}\nboot {}\nslurm_job {}\nslurm_restart {}\nlock {}\n", host_name(),
+  // SLURM counts the job's returns to the queue, and the job's script the starts of its ranks since then.
+  return fmt::format("host {}\npid {}\nstarted {}\nboot {}\nslurm_job {}\nslurm_restart {}.{}\nlock {}\n", host_name(),
                      pid, start_time(pid), boot_id(), environment("SLURM_JOB_ID"), environment("SLURM_RESTART_COUNT"),
-                     unique_suffix());
+                     environment("TRIREME_RESTART"), unique_suffix());
 }
 
 using Fields = std::map<std::string, std::string>;

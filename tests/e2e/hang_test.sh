@@ -6,6 +6,8 @@ make_corpus corpus 1
 run=("${run[@]/#8/100000}" --hidden-dropout 0)
 attempts=(--save saved --load saved --load-or-init --save-interval 1 --keep-last 2)
 
+export TRIREME_FAULTY_NODES=$scratch/faulty_nodes SLURMD_NODENAME=node9
+
 # stopped WHAT OPTION...: a run of which rank 1 of 4 is stopped after some iterations ends with 7 and names it.
 stopped() {
   local what=$1 job rank=
@@ -25,7 +27,7 @@ stopped() {
   kill -STOP "$rank"
   wait $job
   code=$?
-  if [ "$code $(grep -c "the job hangs: rank 1 on host $(hostname) does not answer" err)" = "7 1" ] &&
+  if [ "$code $(grep -c "the job hangs: rank 1 on host node9 does not answer" err)" = "7 1" ] &&
     grep -q 'waiting for 3 s in an\? .* of the group .* for .*rank.* 1' err; then
     passed "$what"
   else
@@ -34,6 +36,7 @@ stopped() {
 }
 stopped "a stopped tensor rank is named" --tp 2 --pp 2 --flight-record flights
 done_by 1 report --flight flights
+check "the node of the stopped rank is reported to the job's script, once" [ "$(cat faulty_nodes)" = node9 ]
 check "each rank's last call is in its record" [ "$(grep -c '^  .*Z rank [0-3] on host .* in group' out)" = 4 ]
 stopped "a stopped data rank is named, by a run that goes on from the last checkpoint" --use-distributed-optimizer
 check "it did go on" grep -q 'continuing after iteration' err

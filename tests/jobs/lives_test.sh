@@ -1,5 +1,6 @@
 #!/bin/bash
-# The rules of jobs/lives.sh, with stand-ins for SLURM and for the program: tests/slurm.sh tries the real ones.
+# The rules of jobs/lives.sh for returns to the queue, with stand-ins for SLURM and for the program: restart_test.sh has those for
+# restarts inside a job, and tests/slurm.sh tries the real ones.
 set -uo pipefail
 jobs=$(cd "$(dirname "$0")/../../jobs" && pwd)
 folder=$(mktemp -d)
@@ -75,10 +76,6 @@ expect 0 no "a third, after mending and removing the list of attempts"
 
 attempt "$folder/d" --return 3
 expect 3 no "a damaged checkpoint"
-attempt "$folder/e" --return 6
-expect 0 yes "a rank that died"
-attempt "$folder/g" --return 139
-expect 0 yes "a rank that crashed"
 
 # An attempt that was killed without a word (a failed node) counts as well.
 mkdir "$folder/f"

@@ -55,7 +55,7 @@ void Job::make_backend(const DeviceOptions& device) {
 void Job::warn_of_single_cores() const {
   const bool single = cores_of_rank(node.ranks_sharing_cores) == 1;
   std::string hosts;
-  for (const std::string& host : all_gather_text(*world, single ? host_name() : "")) {
+  for (const std::string& host : all_gather_text(*world, single ? node_name() : "")) {
     if (!host.empty() && hosts.find(host) == std::string::npos) hosts += (hosts.empty() ? "" : ", ") + host;
   }
   if (hosts.empty() || !is_root()) return;

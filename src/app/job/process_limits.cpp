@@ -63,7 +63,7 @@ bool limits_suffice(const std::string& command, bool with_mpi) {
     return false;
   }
   fmt::print(stderr, "trireme {}: {} or more, in the shell or the batch file that starts the program on {}\n", command,
-             found, host_name());
+             found, node_name());
   return false;
 }
 

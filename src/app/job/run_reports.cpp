@@ -1,8 +1,10 @@
 #include "src/app/job/run_reports.hpp"
 
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <span>
@@ -13,6 +15,18 @@
 #include "src/model/stage/model_parameters.hpp"
 
 namespace trireme::app {
+namespace {
+
+double now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+/// Returns the system time of the last change of a file, in seconds; empty if there is no file, or nothing in it.
+std::optional<double> last_change_s(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || status.st_size == 0) return std::nullopt;
+  return static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
+}
+
+}  // namespace
 
 RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& model, const train::Trainer& trainer,
                        const train::ExposedCommunication* communication)
@@ -21,7 +35,7 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
   const bool finds_straggler = options.straggler && job.world->size() > 1;
   if (options.timing_level > 0 || finds_straggler) {
     times_.emplace(options.timing_level);
-    places_ = gather_text(*job.world, fmt::format("rank {} on {}", job.world->rank(), host_name()), 0);
+    places_ = gather_text(*job.world, fmt::format("rank {} on {}", job.world->rank(), node_name()), 0);
   }
   const bool has_times = !config.run.trace_file.empty() || options.timing_level > 0;
   auto* profiled = options.profile ? dynamic_cast<ProfiledDevice*>(job.backend.get()) : nullptr;
@@ -47,7 +61,9 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
 void RunReports::open_records() {
   const std::string& path = config_.run.metrics_file;
   const train::Progress& done = trainer_.progress();
+  const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is from an older run
   if (!path.empty()) {
+    if (goes_on) previous_record_s_ = last_change_s(path);
     metrics_ = std::make_unique<io::MetricsFile>(path, job_.backend.get());
     attempts_ = std::make_unique<io::AttemptFile>(path);
   }
@@ -59,7 +75,6 @@ void RunReports::open_records() {
     progress_ = std::make_unique<io::ProgressFile>(config_.checkpoint.save, job_.world->size(), work());
   }
   if (path.empty()) return;
-  const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is from an older run
   const io::LostIterations lost = metrics_->begin(done);
   attempt("<metrics_file>", [&] {
     attempts_->note_start(goes_on ? io::AttemptFile::Opening::append : io::AttemptFile::Opening::replace,
@@ -100,6 +115,11 @@ void RunReports::attempt(const char* option, const std::function<void()>& write)
 }
 
 void RunReports::add_step(const train::TrainRecord& record) {
+  if (previous_record_s_) {
+    log::info("iteration {} was done {:.1f} s after the last record of the previous attempt", record.iteration,
+              now_s() - *previous_record_s_);
+    previous_record_s_.reset();
+  }
   std::span<const TraceSpan> spans;
   if (recorder_) {
     recorder_->resolve();
@@ -173,7 +193,7 @@ report::AttemptStart RunReports::attempt_start(const io::LostIterations& lost) c
   const std::optional<train::DevicePeak> peak = device_peak();
   return {.time = std::time(nullptr),
           .job = slurm_job == nullptr ? "" : slurm_job,
-          .host = host_name(),
+          .host = node_name(),
           .version = version(),
           .device = fmt::format("{}, {}", job_.backend->name(), job_.backend->description()),
           .ranks = grid.world_size(),

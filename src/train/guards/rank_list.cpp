@@ -24,7 +24,7 @@ std::string rank_list(Communicator& world, const std::vector<int>& ranks) {
   constexpr std::size_t longest = 8;
   const auto end = ranks.begin() + static_cast<std::ptrdiff_t>(std::min(ranks.size(), longest));
   const bool is_named = std::find(ranks.begin(), end, world.rank()) != end;
-  const std::vector<std::string> hosts = all_gather_text(world, is_named ? host_name() : "");
+  const std::vector<std::string> hosts = all_gather_text(world, is_named ? node_name() : "");
   std::string text;
   for (auto rank = ranks.begin(); rank != end; ++rank) {
     text +=
@@ -32,6 +32,16 @@ std::string rank_list(Communicator& world, const std::vector<int>& ranks) {
   }
   if (ranks.size() > longest) text += fmt::format(" and {} more", ranks.size() - longest);
   return text;
+}
+
+void report_nodes_of(Communicator& world, const std::vector<int>& ranks) {
+  const bool is_named = std::ranges::find(ranks, world.rank()) != ranks.end();
+  std::vector<std::string> nodes = all_gather_text(world, is_named ? node_name() : "");
+  if (world.rank() != 0) return;
+  std::erase(nodes, "");
+  std::ranges::sort(nodes);
+  nodes.erase(std::ranges::unique(nodes).begin(), nodes.end());
+  report_faulty_nodes(nodes);
 }
 
 }  // namespace trireme::train

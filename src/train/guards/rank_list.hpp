@@ -18,4 +18,7 @@ std::vector<int> ranks_with(Communicator& world, bool here);
 /// works on host memory.
 std::string rank_list(Communicator& world, const std::vector<int>& ranks);
 
+/// Reports the nodes of `ranks`, once each (report_faulty_nodes). Collective; `world` works on host memory.
+void report_nodes_of(Communicator& world, const std::vector<int>& ranks);
+
 }  // namespace trireme::train

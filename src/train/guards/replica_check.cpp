@@ -100,6 +100,7 @@ void ReplicaCheck::check(std::int64_t iteration, int gradient_group) const {
       minority.empty()
           ? fmt::format("differ among {}, of which none is in the majority", rank_list(world, others))
           : fmt::format("on {} differ from those on {}", rank_list(world, minority), rank_list(world, others));
+  report_nodes_of(world, minority);
   throw MachineError(
       "the replicas of a model are not the same after iteration {}: {} {}. A machine has computed or kept wrong "
       "numbers. "

@@ -117,6 +117,7 @@ void StepGuard::check(TrainRecord& record, const Progress& progress, const std::
       rank_list(model_.world(), differing));
   const bool bad_again = (options_.check_for_nan && record.skipped) || is_spiky();
   if (bad_again || machine_faults_ > options_.max_machine_faults) {
+    report_nodes_of(model_.world(), differing);
     throw MachineError(
         "{}. {}. Nothing was saved since. Test the host with 'trireme selftest', exclude it, and run the same command "
         "again with <load>",

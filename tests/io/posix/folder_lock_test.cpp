@@ -42,6 +42,7 @@ class FolderLockTest : public testing::Test {
   void TearDown() override {
     unsetenv("SLURM_JOB_ID");
     unsetenv("SLURM_RESTART_COUNT");
+    unsetenv("TRIREME_RESTART");
   }
 
   test::TemporaryDirectory directory;
@@ -121,8 +122,12 @@ TEST_F(FolderLockTest, TakesOverFromAnEarlierAttemptOfThisJob) {
   std::string content = content_with("host", "elsewhere");
   write(content);
   expect_refused("SLURM job 77");  // the same attempt: another step of the job
-  setenv("SLURM_RESTART_COUNT", "1", 1);
-  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
+  for (const char* count : {"SLURM_RESTART_COUNT", "TRIREME_RESTART"}) {
+    write(content);
+    setenv(count, "1", 1);
+    EXPECT_NO_THROW(FolderLock lock(path, "runs")) << count;
+    unsetenv(count);
+  }
 }
 
 TEST_F(FolderLockTest, OneOfManyContendersGetsTheLock) {

@@ -50,12 +50,6 @@ struct SelftestOptions {
   }
 };
 
-/// Returns the scheduler's name of this node.
-std::string node_name() {
-  const char* name = std::getenv("SLURMD_NODENAME");
-  return name != nullptr && *name != '\0' ? name : host_name();
-}
-
 /// Returns the groups of the grid and the world, for the memory of the backend. Collective.
 std::vector<selftest::Group> groups_of(Job& job) {
   const std::vector<std::string> nodes = all_gather_text(*job.world, std::to_string(job.node.first_rank));

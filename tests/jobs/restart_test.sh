@@ -1,0 +1,141 @@
+#!/bin/bash
+# Restarts inside a job (jobs/lives.sh), with stand-ins for SLURM, mpirun and the program: tests/slurm.sh tries the real ones.
+set -uo pipefail
+jobs=$(cd "$(dirname "$0")/../../jobs" && pwd)
+FOLDER=$(mktemp -d) || exit 1
+trap 'rm -rf "$FOLDER"' EXIT
+mkdir "$FOLDER/bin"
+export FOLDER PATH=$FOLDER/bin:$PATH TRIREME=$FOLDER/bin/trireme CUDA_VISIBLE_DEVICES=
+unset SLURM_JOB_ID
+failed=0
+fail() { echo "$*"; cat "$FOLDER/output"; failed=1; }
+
+# SLURM: the job has the nodes of the file nodes, whose states are in the file states, and those in the file silent start nothing.
+cat >"$FOLDER/bin/scontrol" <<'END'
+#!/bin/bash
+echo "$@" >>"$FOLDER/scontrol"
+[ "$1 $2" != "show hostnames" ] || tr , '\n' <<<"$3"
+[ "$1 $2" != "show job" ] || echo "   ReqNodeList=(null) ExcNodeList=n9"
+END
+cat >"$FOLDER/bin/squeue" <<'END'
+#!/bin/bash
+cat "$FOLDER/nodes"
+END
+cat >"$FOLDER/bin/sinfo" <<'END'
+#!/bin/bash
+for node in ${4//,/ }; do grep "^$node " "$FOLDER/states" || echo "$node allocated"; done
+END
+cat >"$FOLDER/bin/srun" <<'END'
+#!/bin/bash
+nodes=all count=- tasks=-
+while [[ $1 == --* ]]; do
+  case $1 in --nodelist=*) nodes=${1#*=} ;; --nodes=*) count=${1#*=} ;; --ntasks=*) tasks=${1#*=} ;; esac
+  shift
+done
+if [ "$1" = true ]; then ! tr , '\n' <<<"$nodes" | grep -qxF -f "$FOLDER/silent"; exit; fi
+export RAN="$nodes $count $tasks"
+exec "$@"
+END
+cat >"$FOLDER/bin/mpirun" <<'END'
+#!/bin/bash
+export RAN="$1 $2"
+exec "${@:3}"
+END
+# The program: each start runs a line of the file attempts; a dry run accepts the number of nodes in the file accepted.
+cat >"$FOLDER/bin/trireme" <<'END'
+#!/bin/bash
+save=$(sed 's/.*--save \([^ ]*\).*/\1/' <<<"$*")
+commit() { mkdir -p "$save/step-0000000$1"; }
+name() { printf '%s\n' "$@" >>"$TRIREME_FAULTY_NODES"; }
+if [[ $* == *--dry-run ]]; then
+  echo "dry $RAN" >>"$FOLDER/ran"
+  [[ $RAN == *" $(cat "$FOLDER/accepted") "* ]] && exit 0
+  echo "error: the batch does not divide" >&2
+  exit 2
+fi
+echo "$RAN restart ${TRIREME_RESTART:-0}" >>"$FOLDER/ran"
+line=$(head -n 1 "$FOLDER/attempts")
+sed -i 1d "$FOLDER/attempts"
+eval "$line"
+END
+chmod +x "$FOLDER"/bin/*
+
+# started COMMAND...: runs it as a batch file, and sets `status`, and `ran` to the starts of the program. SIGNAL_AFTER: seconds until
+# SLURM's early signal.
+started() {
+  rm -f "$FOLDER/ran" "$FOLDER/scontrol"
+  "$@" >"$FOLDER/output" 2>&1 &
+  local job=$!
+  [ -z "${SIGNAL_AFTER:-}" ] || { sleep "$SIGNAL_AFTER"; kill -USR1 $job; }
+  wait $job
+  status=$?
+  ran=$(cat "$FOLDER/ran" 2>/dev/null | paste -sd ';')
+}
+batch_file() {  # in a process of its own
+  export SLURM_JOB_ID=7 SLURM_JOB_NODELIST=n1,n2,n3,n4 SLURM_NTASKS=8 SLURM_JOB_NUM_NODES=4 TRIREME_SPARE_NODES=${SPARES:-0}
+  source "$jobs/environment.sh"
+  source "$jobs/lives.sh"
+  run_life "$1"
+}
+# job RUN ATTEMPT...: a job of four nodes with two ranks each. Variables: SPARES, STATE (a node and its state), SILENT (a node),
+# ACCEPTED (nodes).
+job() {
+  echo n1,n2,n3,n4 >"$FOLDER/nodes"
+  echo "${STATE:-}" >"$FOLDER/states"
+  echo "${SILENT:-none}" >"$FOLDER/silent"
+  echo "${ACCEPTED:-none}" >"$FOLDER/accepted"
+  printf '%s\n' "${@:2}" >"$FOLDER/attempts"
+  started batch_file "$FOLDER/$1"
+}
+# expect WHAT STATUS REQUEUED(yes or no) RAN
+expect() {
+  local requeued=no
+  grep -qs '^requeue 7' "$FOLDER/scontrol" && requeued=yes
+  [ "$status $requeued $ran" = "$2 $3 $4" ] || fail "$1: returned $status, requeued: $requeued, started: $ran; expected $2, $3, $4"
+}
+
+job a 'commit 1; exit 139' 'commit 2; exit 6' 'commit 9'
+expect "ranks that die on healthy nodes" 0 no "all - - restart 0;all - - restart 1;all - - restart 2"
+[ "$(grep -c 'job 7 step [0-9] returned' "$FOLDER/a/lives") $(grep -c 'job 7 step [0-9]$' "$FOLDER/a/lives")" = "3 3" ] ||
+  fail "each start should be an attempt in the list: $(cat "$FOLDER/a/lives")"
+job b 'exit 6' 'exit 137' 'commit 9'
+expect "two starts without progress" 1 no "all - - restart 0;all - - restart 1"
+
+SPARES=1 job c 'commit 1; echo n1,n3,n4 >"$FOLDER/nodes"; exit 137' 'commit 9'
+expect "a spare for a node that SLURM took from the job" 0 no "n1,n2,n3 3 6 restart 0;n1,n3,n4 3 6 restart 1"
+SPARES=1 STATE="n1 draining" job d 'commit 1; exit 137' 'commit 9'
+expect "a spare for a node that drains" 0 no "n1,n2,n3 3 6 restart 0;n2,n3,n4 3 6 restart 1"
+SPARES=1 SILENT=n3 job e 'commit 1; exit 137' 'commit 9'
+expect "a spare for a node that starts nothing" 0 no "n1,n2,n3 3 6 restart 0;n1,n2,n4 3 6 restart 1"
+SPARES=2 job f 'commit 1; name n2 n2; exit 9' 'commit 2; name n1; exit 7' 'commit 9'
+expect "spares for nodes that ranks name" 0 no "n1,n2 2 4 restart 0;n1,n3 2 4 restart 1;n3,n4 2 4 restart 2"
+[ "$(cat "$FOLDER/f/bad_nodes")" = n2 ] || fail "the node with wrong results, and it alone, should be in bad_nodes: $(cat "$FOLDER/f/bad_nodes")"
+SPARES=4 job g
+expect "spares alone" 2 no ""
+
+ACCEPTED=2 job h 'commit 1; name n4; exit 7' 'commit 9'
+expect "fewer nodes without a spare" 0 no "all - - restart 0;dry n1,n2,n3 3 6;dry n1,n2 2 4;n1,n2 2 4 restart 1"
+job i 'commit 1; name n4; exit 9'
+expect "fewer nodes, of which no number will do" 0 yes "all - - restart 0;dry n1,n2,n3 3 6;dry n1,n2 2 4"
+grep -q "the batch does not divide" "$FOLDER/output" || fail "the log should say why"
+grep -q "excnodelist=n9,n4" "$FOLDER/scontrol" || fail "the queue should not give the bad node again: $(cat "$FOLDER/scontrol")"
+for attempt in first second; do
+  job i
+  expect "the $attempt allocation with the bad node, all the same" 0 yes "dry n1,n2,n3 3 6;dry n1,n2 2 4"
+done
+job i
+expect "the third of them" 1 no ""
+job j 'exit 9'
+expect "wrong results that are not traced to a node" 9 no "all - - restart 0"
+
+SIGNAL_AFTER=0.5 job k 'commit 1; sleep 1; exit 137' 'commit 9'
+expect "ranks that die after the early signal" 0 yes "all - - restart 0"
+sed -i '1a sleep 1' "$FOLDER/bin/squeue"
+SIGNAL_AFTER=0.5 job l 'commit 1; exit 137' 'commit 9'
+expect "the early signal during a restart" 0 yes "all - - restart 0"
+
+# A machine without SLURM.
+printf '%s\n' 'commit 1; exit 137' 'commit 2; exit 75' >"$FOLDER/attempts"
+TRIREME_RANKS=3 started bash "$jobs/one_node.sbatch" model.ini "$FOLDER/m" --data-path x
+expect "a machine without SLURM" 75 no "-n 3 restart 0;-n 3 restart 1"
+exit $failed
