@@ -15,7 +15,8 @@ fi
 LAUNCH=(srun --mpi=pmix --kill-on-bad-exit=0 --wait=60 --cpu-bind=none
   ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} "$(dirname "${BASH_SOURCE[0]}")/near_gpu.sh")
 
-# place NODE...: sets PLACE to the launcher's options for as many ranks on each of these nodes as the job has on its own.
+# place NODE...: sets PLACE to the launcher's options for as many ranks on each of these nodes as the job has on its own. For
+# Open MPI's mpirun: PLACE=(--host NODE:RANKS,...).
 place() {
   local IFS=,
   PLACE=(--nodes=$# --ntasks=$(($# * SLURM_NTASKS / SLURM_JOB_NUM_NODES)) --nodelist="$*")

@@ -31,6 +31,7 @@ run_life() {
     fi
     [ "$ending" = 0 ] || break
     note_begin
+    [ -z "${TRIREME_FAULTY_NODES:-}" ] || : >"$TRIREME_FAULTY_NODES"  # so that NFS does not remember its absence
     "${command_line[@]}" &
     ranks=$! status=0
     [ "$ending" = 0 ] || kill -USR1 "$ranks"  # the signal came before there were ranks
@@ -39,6 +40,7 @@ run_life() {
       signalled=0 status=0
       wait "$ranks" || status=$?
     done
+    ranks=''
     note_end
     leave_out_named
     case $status in
@@ -119,9 +121,10 @@ joined() { local IFS=,; echo "$*"; }
 # wrong results also join FOLDER/bad_nodes.
 leave_out_named() {
   named=
-  [ -e "${TRIREME_FAULTY_NODES:-}" ] || return 0
+  [ -n "${TRIREME_FAULTY_NODES:-}" ] || return 0
   named=$(sort -u "$TRIREME_FAULTY_NODES" | paste -sd ' ')
   rm -f "$TRIREME_FAULTY_NODES"
+  [ -n "$named" ] || return 0
   faulty+=${faulty:+ }$named
   [ "$status" = 9 ] || return 0
   excluded+=${excluded:+,}${named// /,}

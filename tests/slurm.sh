@@ -56,9 +56,10 @@ I
   whole=$(submit whole 30 --train-iters "$iterations")
 }
 
-# submit NAME TIME_LIMIT OPTION...: prints the job's number. NODES: 2
+# submit NAME TIME_LIMIT OPTION...: prints the job's number. NODES: 2, and more options of sbatch
 submit() {
-  sbatch --parsable --job-name="$1" --time="$2" --signal=B:USR1@60 --nodes="${NODES:-2}" --ntasks-per-node=2 --gpus-per-node=0 \
+  # shellcheck disable=SC2086  # one word each
+  sbatch --parsable --job-name="$1" --time="$2" --signal=B:USR1@60 --nodes=${NODES:-2} --ntasks-per-node=2 --gpus-per-node=0 \
     --cpus-per-task=1 \
     --output="$folder/%x.log" jobs/several_nodes.sbatch "$folder/model.ini" "$folder/$1" \
     --data-path "$folder/corpus.h5" "${@:3}"
@@ -94,7 +95,7 @@ training() {
 restarting() {
   undisturbed 40
   await "$whole"
-  job=$(TRIREME_SPARE_NODES=1 NODES=3 submit killed 10 --train-iters "$iterations" --save-interval 20)
+  job=$(TRIREME_SPARE_NODES=1 NODES="3 --no-kill" submit killed 10 --train-iters "$iterations" --save-interval 20)
   # trained PART: until that many tenths of the iterations are done
   trained() {
     until [ "$(losses "$folder/killed" 2>/dev/null | wc -l)" -ge $((iterations * $1 / 10)) ]; do
