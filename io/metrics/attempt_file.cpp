@@ -16,6 +16,7 @@ using report::Attempt;
 using report::AttemptEnd;
 using report::AttemptStart;
 using report::SaveNote;
+using report::SpentTime;
 
 std::string line_of(const Json& object) { return json_dump(object) + "\n"; }
 
@@ -39,20 +40,28 @@ std::optional<std::int64_t> time_of(const Json& object) {
   return report::parse_time(member(object, "time", std::string()));
 }
 
+SpentTime spent_from(const Json& object) {
+  return {member(object, "saving_ms", 0.0), member(object, "evaluating_ms", 0.0)};
+}
+
 AttemptStart start_from(const Json& object, std::int64_t time) {
-  AttemptStart start{.time = time,
-                     .job = member(object, "job", std::string()),
-                     .host = member(object, "host", std::string()),
-                     .version = member(object, "version", std::string()),
-                     .device = member(object, "device", std::string()),
-                     .ranks = member(object, "ranks", 0),
-                     .axes = {},
-                     .parameters = member(object, "parameters", std::int64_t{0}),
-                     .peak_tflops = member(object, "peak_tflops", 0.0),
-                     .iteration = member(object, "iteration", std::int64_t{0}),
-                     .lost_iterations = member(object, "lost_iterations", std::int64_t{0}),
-                     .lost_ms = member(object, "lost_ms", 0.0),
-                     .options = {}};
+  AttemptStart start{
+      .time = time,
+      .began = report::parse_time(member(object, "began", std::string())).value_or(0),
+      .previous_written = report::parse_time(member(object, "previous_written", std::string())).value_or(0),
+      .load_ms = member(object, "load_ms", 0.0),
+      .job = member(object, "job", std::string()),
+      .host = member(object, "host", std::string()),
+      .version = member(object, "version", std::string()),
+      .device = member(object, "device", std::string()),
+      .ranks = member(object, "ranks", 0),
+      .axes = {},
+      .parameters = member(object, "parameters", std::int64_t{0}),
+      .peak_tflops = member(object, "peak_tflops", 0.0),
+      .iteration = member(object, "iteration", std::int64_t{0}),
+      .lost_iterations = member(object, "lost_iterations", std::int64_t{0}),
+      .lost_ms = member(object, "lost_ms", 0.0),
+      .options = {}};
   if (const auto grid = object.find("grid"); grid != object.end() && grid->is_object()) {
     for (const auto& [axis, size] : grid->items()) {
       if (size.is_number_integer()) start.axes.emplace_back(axis, size.get<int>());
@@ -81,25 +90,31 @@ void AttemptFile::note_start(Opening opening, const AttemptStart& start) {
   if (opening == Opening::replace) file_.cut(0);
   // Terminates a partial line left by a killed attempt.
   if (opening == Opening::append) file_.append("\n");
-  file_.append(line_of({{"event", "start"},
-                        {"time", report::utc_stamp(start.time)},
-                        {"job", start.job},
-                        {"host", start.host},
-                        {"version", start.version},
-                        {"iteration", start.iteration},
-                        {"lost_iterations", start.lost_iterations},
-                        {"lost_ms", start.lost_ms},
-                        {"ranks", start.ranks},
-                        {"grid", grid},
-                        {"device", start.device},
-                        {"peak_tflops", start.peak_tflops},
-                        {"parameters", start.parameters},
-                        {"options", options},
-                        {"defaults", defaults}}));
+  Json line{{"event", "start"}, {"time", report::utc_stamp(start.time)}, {"load_ms", start.load_ms}};
+  if (start.began > 0) line["began"] = report::utc_stamp(start.began);
+  if (start.previous_written > 0) line["previous_written"] = report::utc_stamp(start.previous_written);
+  line.update(Json({{"job", start.job},
+                    {"host", start.host},
+                    {"version", start.version},
+                    {"iteration", start.iteration},
+                    {"lost_iterations", start.lost_iterations},
+                    {"lost_ms", start.lost_ms},
+                    {"ranks", start.ranks},
+                    {"grid", grid},
+                    {"device", start.device},
+                    {"peak_tflops", start.peak_tflops},
+                    {"parameters", start.parameters},
+                    {"options", options},
+                    {"defaults", defaults}}));
+  file_.append(line_of(line));
 }
 
 void AttemptFile::note_save(const SaveNote& save) {
-  file_.append(line_of({{"event", "save"}, {"time", report::utc_stamp(save.time)}, {"iteration", save.iteration}}));
+  file_.append(line_of({{"event", "save"},
+                        {"time", report::utc_stamp(save.time)},
+                        {"iteration", save.iteration},
+                        {"saving_ms", save.spent.saving_ms},
+                        {"evaluating_ms", save.spent.evaluating_ms}}));
 }
 
 void AttemptFile::note_end(const AttemptEnd& end) {
@@ -107,7 +122,9 @@ void AttemptFile::note_end(const AttemptEnd& end) {
                         {"time", report::utc_stamp(end.time)},
                         {"iteration", end.iteration},
                         {"exit_code", end.exit_code},
-                        {"reason", end.reason}}));
+                        {"reason", end.reason},
+                        {"saving_ms", end.spent.saving_ms},
+                        {"evaluating_ms", end.spent.evaluating_ms}}));
 }
 
 std::vector<Attempt> read_attempts(const std::string& path) {
@@ -124,10 +141,12 @@ std::vector<Attempt> read_attempts(const std::string& path) {
     } else if (attempts.empty()) {
       continue;
     } else if (event == "save") {
-      attempts.back().saves.push_back({*time, iteration});
+      attempts.back().spent = spent_from(object);
+      attempts.back().saves.push_back({*time, iteration, attempts.back().spent});
     } else if (event == "end") {
-      attempts.back().end =
-          AttemptEnd{*time, iteration, member(object, "exit_code", 0), member(object, "reason", std::string())};
+      attempts.back().spent = spent_from(object);
+      attempts.back().end = AttemptEnd{*time, iteration, member(object, "exit_code", 0),
+                                       member(object, "reason", std::string()), attempts.back().spent};
     }
   }
   return attempts;

@@ -1,6 +1,7 @@
 #include "io/metrics/metrics_file.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <fstream>
@@ -60,20 +61,25 @@ bool is_superseded(const Json& record, const train::Progress& done) {
 MetricsFile::MetricsFile(const std::string& path, const Backend* backend)
     : path_(path), backend_(backend), file_("<metrics_file>", path) {}
 
-LostIterations MetricsFile::begin(const train::Progress& done) {
+EarlierIterations MetricsFile::begin(const train::Progress& done) {
+  EarlierIterations earlier;
+  if (struct stat status{}; stat(path_.c_str(), &status) == 0 && status.st_size > 0) {
+    earlier.last_written = status.st_mtime;
+  }
   std::ifstream in(path_, std::ios::binary);
   std::int64_t kept_bytes = 0;
   std::string kept_after;  // lines after the first removed one
-  LostIterations lost;
   bool removes = false;
   for (std::string line; std::getline(in, line) && !in.eof();) {
     const Json record = Json::parse(line, nullptr, false);
-    if (is_superseded(record, done)) {
+    const bool is_lost = is_superseded(record, done);
+    if (record.is_object() && record.contains("lm_loss")) {
+      const auto ms = record.find("elapsed_ms");
+      (is_lost ? earlier.lost_ms : earlier.kept_ms) += ms != record.end() && ms->is_number() ? ms->get<double>() : 0;
+      earlier.lost += is_lost ? 1 : 0;
+    }
+    if (is_lost) {
       removes = true;
-      if (!record.is_object() || !record.contains("lm_loss")) continue;
-      ++lost.count;
-      if (const auto ms = record.find("elapsed_ms"); ms != record.end() && ms->is_number())
-        lost.ms += ms->get<double>();
     } else if (removes) {
       kept_after += line + "\n";
     } else {
@@ -82,7 +88,7 @@ LostIterations MetricsFile::begin(const train::Progress& done) {
   }
   file_.cut(kept_bytes);
   file_.append(kept_after);
-  return lost;
+  return earlier;
 }
 
 void MetricsFile::write(const train::TrainRecord& r) {

@@ -9,10 +9,12 @@
 
 namespace trireme::io {
 
-/// Iterations that a starting run removes from a metrics file, since it repeats them.
-struct LostIterations {
-  std::int64_t count = 0;
-  double ms = 0;
+/// Earlier iterations of a run in its metrics file when an attempt starts.
+struct EarlierIterations {
+  double kept_ms = 0;
+  std::int64_t lost = 0;  ///< removed, since the attempt repeats them
+  double lost_ms = 0;
+  std::int64_t last_written = 0;  ///< time of the last record, seconds since 1970; 0: none
 };
 
 /// Metrics as JSON lines: one object per iteration, evaluation or set of samples, flushed immediately. Non-finite
@@ -24,7 +26,7 @@ class MetricsFile final : public train::MetricsSink {
   explicit MetricsFile(const std::string& path, const Backend* backend = nullptr);
   /// Begins a run resumed from `done`. Removes later iterations, pending evaluations and a partial last line, so every
   /// line occurs once. Keeps all other lines. A run from the start empties the file.
-  LostIterations begin(const train::Progress& done);
+  EarlierIterations begin(const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;
   /// Writes {"iteration", "samples": [{"prompt", "text"}, ...]}. Bytes that are not UTF-8 become U+FFFD.

@@ -86,8 +86,11 @@ struct OptionValue {
 /// State of a job when it begins to train. Times are seconds since 1970, UTC.
 struct AttemptStart {
   std::int64_t time = 0;
-  std::string job;   ///< SLURM's number; may be empty
-  std::string host;  ///< host of rank 0
+  std::int64_t began = 0;             ///< when its ranks started; 0: not recorded
+  std::int64_t previous_written = 0;  ///< when the previous attempt last wrote metrics; 0: not recorded, or none
+  double load_ms = 0;                 ///< part of the time from `began` to `time` in which it loaded a checkpoint
+  std::string job;                    ///< SLURM's number; may be empty
+  std::string host;                   ///< host of rank 0
   std::string version;
   std::string device;
   int ranks = 0;
@@ -100,18 +103,26 @@ struct AttemptStart {
   std::vector<OptionValue> options;
 };
 
+/// Time that an attempt spent so far while it did not train.
+struct SpentTime {
+  double saving_ms = 0;  ///< blocked by checkpoints
+  double evaluating_ms = 0;
+};
+
 /// End of a job that could still report it.
 struct AttemptEnd {
   std::int64_t time = 0;
   std::int64_t iteration = 0;  ///< iterations done
   int exit_code = 0;
   std::string reason;  ///< the error's text; empty if none
+  SpentTime spent = {};
 };
 
 /// Checkpoint, recorded by an attempt at commit.
 struct SaveNote {
   std::int64_t time = 0;
   std::int64_t iteration = 0;
+  SpentTime spent = {};
 };
 
 /// One job of a run, as far as it was recorded.
@@ -119,6 +130,7 @@ struct Attempt {
   std::optional<AttemptStart> start;  ///< empty: it ended before training
   std::vector<SaveNote> saves;
   std::optional<AttemptEnd> end;
+  SpentTime spent;                       ///< as last recorded
   std::optional<std::int64_t> job_time;  ///< when the batch file started it
   std::string job;
   std::optional<int> job_status;        ///< exit code that the batch file noted

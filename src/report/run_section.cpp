@@ -8,6 +8,7 @@
 
 #include "src/report/attempt_table.hpp"
 #include "src/report/chart.hpp"
+#include "src/report/goodput.hpp"
 #include "src/report/markup.hpp"
 #include "src/report/scale.hpp"
 #include "src/report/table.hpp"
@@ -234,6 +235,8 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
   std::int64_t wall_clock = 0;
   for (std::size_t i = 0; i < run.attempts.size(); ++i) wall_clock += span_of(run, i).seconds();
   add("wall clock of the attempts", wall_clock > 0 ? duration_text(static_cast<double>(wall_clock)) : dash);
+  const Goodput goodput = goodput_of(run.attempts, run.trained_ms, run.repeated_ms, run.last_written);
+  add("goodput", goodput.total_s > 0 ? fmt::format("{:.1f} %", 100 * goodput.share(goodput.trained_s)) : dash);
   add("attempts", run.attempts.empty() ? dash : std::to_string(run.attempts.size()));
   const std::int64_t lost = run.lost_iterations();
   add("lost work", lost == 0 ? "none"
@@ -247,6 +250,7 @@ std::vector<std::pair<std::string, std::string>> summary_of(const Run& run) {
 std::string section_of(const Run& run, std::size_t index, const Page& page) {
   const std::string title = swatch(static_cast<int>(index)) + " " + escaped(run.name);
   std::string text = element("h2", fmt::format("id=\"run{}\"", index), title) + notes_of(run) + attempts_of(run, page);
+  text += goodput_section_of(run);
   text += samples_of(run);
   text += element("div", R"(class="columns")",
                   element("div", "", steps_of(run, page) + experts_of(run) + grid_of(run)) +

@@ -22,6 +22,20 @@ CheckpointWriter::CheckpointWriter(checkpoint::Store& store, Communicator& world
   trainer.before_update([&state] { state.keep_order(); });
 }
 
+/// Counts the time of a call in which training waits.
+class CheckpointWriter::Blocked {
+ public:
+  explicit Blocked(CheckpointWriter& writer) : writer_(writer) { writer_.blocked_.emplace(); }
+  ~Blocked() {
+    writer_.blocked_ms_ = writer_.blocked_ms();
+    writer_.blocked_.reset();
+  }
+  Blocked& operator=(Blocked&&) = delete;
+
+ private:
+  CheckpointWriter& writer_;
+};
+
 /// Runs `action`, which saves step `step`. With OnSaveError::warn, logs a failure that is common to all ranks. Rethrows
 /// any other, after which the other ranks would wait for this one.
 template <class Action>
@@ -38,6 +52,7 @@ void CheckpointWriter::attempt(std::int64_t step, const Action& action) {
 }
 
 void CheckpointWriter::save() {
+  const Blocked blocked(*this);
   attempt(step_, [&] { wait(); });
   step_ = trainer_.progress().iteration;
   failed_ = false;
@@ -83,6 +98,7 @@ void CheckpointWriter::wait() {
 }
 
 void CheckpointWriter::finish() {
+  const Blocked blocked(*this);
   wait();
   if (failed_) {
     throw CollectiveError(ExitCode::io,

@@ -5,9 +5,11 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "src/base/timer.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/checkpoint/store.hpp"
 #include "src/comm/communicator.hpp"
@@ -43,6 +45,8 @@ class CheckpointWriter {
   void observe(std::function<void(SaveEvent, std::int64_t step)> on_event) { on_event_ = std::move(on_event); }
   /// Returns whether a run can resume from these checkpoints as if it had never stopped.
   bool resumable() const { return options_.optimizer == OptimizerState::kept; }
+  /// Time that training waited for this object.
+  double blocked_ms() const { return blocked_ms_ + (blocked_ ? blocked_->elapsed_ms() : 0); }
   /// Saves the current state, or starts to. With OnSaveError::warn a failed save is a warning. Collective.
   void save();
   /// Starts writing once the copy of the state is complete. To be called after every iteration. Not collective.
@@ -54,6 +58,7 @@ class CheckpointWriter {
   void write(Communicator& ranks, const checkpoint::RunDescription& description);
   void start_writing();
   void wait();
+  class Blocked;
   template <class Action>
   void attempt(std::int64_t step, const Action& action);
 
@@ -68,6 +73,8 @@ class CheckpointWriter {
   std::unique_ptr<Communicator> writers_;  // group of the writing threads; null if synchronous
   std::int64_t step_ = -1;                 // step of the last save
   bool failed_ = false;                    // the last save failed
+  double blocked_ms_ = 0;                  // during earlier calls
+  std::optional<Timer> blocked_;           // during a call
   std::function<void()> write_copy_;       // pending until the copy of the state is complete
   std::future<void> writing_;
 };

@@ -117,7 +117,7 @@ class TrainingLoop {
       const bool last = iteration == train_iterations_;
       report(record, last);
       if (validates_ && (last || divides(schedule_.eval_interval, iteration))) validate();
-      if (hooks_.sample && (last || divides(schedule_.sample_interval, iteration))) hooks_.sample();
+      if (hooks_.sample && (last || divides(schedule_.sample_interval, iteration))) timed(hooks_.sample);
       if (!progress().evaluation_left) measure_tasks();
       if (!last && divides(schedule_.save_interval, iteration)) save();
       if (progress().evaluation_left) return end_early();
@@ -171,9 +171,16 @@ class TrainingLoop {
     return stop_ == Stop::none ? RunEnd::complete : end_early();
   }
 
+  /// Runs `evaluate` and reports its time.
+  void timed(const std::function<void()>& evaluate) {
+    const Timer timer;
+    evaluate();
+    if (hooks_.after_evaluation) hooks_.after_evaluation(timer.elapsed_ms());
+  }
+
   /// Evaluates the validation split, then each validation set, on samples that no other validation of this run reads.
   void validate() {
-    if (hooks_.evaluate) return hooks_.evaluate();
+    if (hooks_.evaluate) return timed(hooks_.evaluate);
     const std::int64_t earlier =
         schedule_.eval_interval > 0 ? std::max<std::int64_t>(progress().iteration - 1, 0) / schedule_.eval_interval : 0;
     const std::int64_t first_batch = earlier * schedule_.eval_iterations;
@@ -187,9 +194,12 @@ class TrainingLoop {
   /// same samples.
   bool evaluate(data::Split split, const std::string& set, const data::SampleSource& samples,
                 std::int64_t first_batch) {
-    std::optional<EvaluationRecord> evaluation = trainer_.evaluate(
-        samples, first_batch * trainer_.batches().max_size(), schedule_.eval_iterations,
-        [&] { return stop_now(Stop::none); }, split);
+    std::optional<EvaluationRecord> evaluation;
+    timed([&] {
+      evaluation = trainer_.evaluate(
+          samples, first_batch * trainer_.batches().max_size(), schedule_.eval_iterations,
+          [&] { return stop_now(Stop::none); }, split);
+    });
     if (!evaluation) return false;
     evaluation->set = set;
     if (hooks_.metrics != nullptr) hooks_.metrics->write(*evaluation);
@@ -206,7 +216,9 @@ class TrainingLoop {
     const std::int64_t iteration = progress().iteration;
     const bool is_due = iteration == train_iterations_ || divides(schedule_.tasks_interval, iteration);
     if (!hooks_.measure_tasks || !is_due) return;
-    for (TaskRecord& record : hooks_.measure_tasks()) {
+    std::vector<TaskRecord> records;
+    timed([&] { records = hooks_.measure_tasks(); });
+    for (TaskRecord& record : records) {
       record.iteration = iteration;
       record.consumed_samples = progress().consumed_samples;
       std::string figures;

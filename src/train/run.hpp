@@ -41,6 +41,8 @@ struct RunHooks {
   std::function<void(const TrainRecord&)> after_step;
   /// Called after each line of the log on every rank; may be empty.
   std::function<void(std::int64_t iteration)> after_log;
+  /// Receives the time of each evaluation, set of samples or measurement of tasks; may be empty. Not collective.
+  std::function<void(double elapsed_ms)> after_evaluation;
   /// Reports progress after each iteration; may be empty.
   std::function<void(const TrainRecord&, std::int64_t total)> progress;
 };

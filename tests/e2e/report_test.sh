@@ -20,6 +20,8 @@ check "the first attempt stops early" [ $code = 75 ]
 printf '{"iteration": 7, "lm_loss": 3, "elapsed_ms": 2500}\n{"iteration": 8, "lm_' >>one/metrics.jsonl
 done_by 1 train "${run[@]}" --save one/checkpoints --load one/checkpoints --metrics-file one/metrics.jsonl --save-interval 3 \
   --mfu-peak 0.5
+check "the log has the goodput so far, and of all attempts" \
+  [ "$(grep -c 'goodput, the time that trained: .* lost: .*iterations repeated 2.5 s' err)" = 2 ]
 # Another, with another rate, in one attempt; all of its ends and begins are those of the program.
 done_by 1 train "${run[@]/#0.01/0.02}" --save "two & more" --metrics-file two.jsonl --save-interval 12
 
@@ -33,6 +35,8 @@ holds page.html "$(round4 test_loss two.jsonl) at 12"
 holds page.html "stopped early, saved, exit code 75"
 holds page.html "done, exit code 0"
 holds page.html "1 iteration, 2.5 s"   # lost behind the checkpoint
+holds page.html "Where the time went"
+holds page.html ">iterations repeated<"
 holds page.html "4711 on $(hostname)"
 holds page.html "2 ranks: data 2"
 holds page.html "Options that differ"

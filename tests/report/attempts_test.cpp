@@ -6,6 +6,7 @@
 #include "io/metrics/attempt_file.hpp"
 #include "io/metrics/metrics_reader.hpp"
 #include "src/base/error.hpp"
+#include "src/report/goodput.hpp"
 #include "src/report/time_text.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -58,6 +59,47 @@ TEST(JoinAttempts, KeepsAJobThatEndedBeforeTraining) {
   EXPECT_EQ(attempts[1].job_status, std::nullopt);
 }
 
+TEST(Goodput, DividesTheTimeOfARunByCause) {
+  using report::Loss;
+  Attempt killed = attempt_at(110, "");
+  killed.start->began = 100;
+  killed.saves = {{200, 50, {}}};
+  killed.spent = {.saving_ms = 4000, .evaluating_ms = 2000};
+  Attempt resumed = attempt_at(440, "");
+  resumed.start->began = 400;
+  resumed.start->previous_written = 300;  // iterations after the checkpoint
+  resumed.start->load_ms = 15000;
+  resumed.start->lost_ms = 80000;
+  resumed.end = report::AttemptEnd{500, 90, 0, ""};
+  report::Goodput goodput = report::goodput_of({killed, resumed}, 120000, 0, {});
+  EXPECT_EQ(goodput.total_s, 400);
+  EXPECT_EQ(goodput.trained_s, 120);
+  EXPECT_EQ(goodput.lost(Loss::start_up), 10 + 25);
+  EXPECT_EQ(goodput.lost(Loss::loading), 15);
+  EXPECT_EQ(goodput.lost(Loss::saving), 4);
+  EXPECT_EQ(goodput.lost(Loss::evaluation), 2);
+  EXPECT_EQ(goodput.lost(Loss::repeated), 80);
+  EXPECT_EQ(goodput.lost(Loss::waiting), 100);
+  EXPECT_EQ(goodput.lost(Loss::other), 44);
+  EXPECT_EQ(report::text_of(goodput),
+            "30.0 % of 6 min 40 s; lost: start-up 35 s, loading checkpoints 15 s, saving checkpoints 4.0 s, "
+            "evaluation 2.0 s, iterations repeated 1 min 20 s, waiting between attempts 1 min 40 s, other 44 s");
+}
+
+TEST(Goodput, ReadsAttemptsOfOlderVersions) {
+  Attempt first = attempt_at(110, "7");
+  first.job_time = 100;
+  first.job_end = 150;
+  Attempt second = attempt_at(190, "7");
+  report::Goodput goodput = report::goodput_of({first, second}, 30000, 5000, 200);
+  EXPECT_EQ(goodput.total_s, 100);
+  EXPECT_EQ(goodput.lost(report::Loss::start_up), 10);
+  EXPECT_EQ(goodput.lost(report::Loss::repeated), 5);
+  EXPECT_EQ(goodput.lost(report::Loss::waiting), 40);
+  EXPECT_EQ(goodput.lost(report::Loss::other), 15);
+  EXPECT_EQ(report::goodput_of({}, 30000, 0, 200).total_s, 0);
+}
+
 TEST(AttemptFile, ReadsBackWhatItWrote) {
   const TemporaryDirectory directory;
   const std::string metrics = directory / "metrics.jsonl", path = io::AttemptFile::beside(metrics);
@@ -75,26 +117,35 @@ TEST(AttemptFile, ReadsBackWhatItWrote) {
   {
     io::AttemptFile file(metrics);
     file.note_start(io::AttemptFile::Opening::replace, start);
-    file.note_save({1010, 5});
+    file.note_save({1010, 5, {.saving_ms = 1.5, .evaluating_ms = 2.5}});
   }
   std::ofstream(path, std::ios::app) << R"({"event": "sa)";  // a killed attempt
   start.iteration = 5;
+  start.began = 1100;
+  start.previous_written = 1050;
+  start.load_ms = 250;
   start.lost_iterations = 3;
   start.lost_ms = 12.5;
   {
     io::AttemptFile file(metrics);
     file.note_start(io::AttemptFile::Opening::append, start);
-    file.note_end({2000, 9, 75, "why"});
+    file.note_end({2000, 9, 75, "why", {.saving_ms = 4}});
   }
   const std::vector<Attempt> attempts = io::read_attempts(path);
   ASSERT_EQ(attempts.size(), 2u);
   EXPECT_EQ(attempts[0].saves.size(), 1u);
   EXPECT_EQ(attempts[0].saves[0].iteration, 5);
   EXPECT_FALSE(attempts[0].end);
+  EXPECT_EQ(attempts[0].start->began, 0);
+  EXPECT_EQ(attempts[0].spent.evaluating_ms, 2.5);
   EXPECT_EQ(attempts[1].start->host, "node \"1\"");
   EXPECT_EQ(attempts[1].start->axes, start.axes);
   EXPECT_EQ(attempts[1].start->options, start.options);
   EXPECT_EQ(attempts[1].start->lost_iterations, 3);
+  EXPECT_EQ(attempts[1].start->began, 1100);
+  EXPECT_EQ(attempts[1].start->previous_written, 1050);
+  EXPECT_EQ(attempts[1].start->load_ms, 250);
+  EXPECT_EQ(attempts[1].spent.saving_ms, 4);
   EXPECT_EQ(attempts[1].start->peak_tflops, 989);
   EXPECT_EQ(attempts[1].end->exit_code, 75);
   EXPECT_EQ(attempts[1].end->time, 2000);

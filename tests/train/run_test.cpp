@@ -267,7 +267,8 @@ TEST(MetricsOfARunThatMakesUpAnEvaluation, ContainItOnce) {
 TEST(MetricsOfARunThatContinues, KeepEveryLineThatIsNotRewritten) {
   const TemporaryDirectory directory;
   const std::string path = directory / "metrics.jsonl";
-  const std::string first = "{\"iteration\": 1, \"lm_loss\": 5}\nhalf a li{\"iteration\": 2, \"lm_loss\": 4}\n";
+  const std::string first =
+      "{\"iteration\": 1, \"lm_loss\": 5, \"elapsed_ms\": 4}\nhalf a li{\"iteration\": 2, \"lm_loss\": 4}\n";
   const std::string second = "{\"iteration\": 2, \"valid_loss\": 4}\n\n";
   std::ofstream(path) << first << "{\"iteration\": 3, \"lm_loss\": 3, \"elapsed_ms\": 2.5}\n"
                       << second << "{\"iteration\": 4, \"lm_loss\": 3, \"elapsed_ms\": 1}\n{\"iteration\": 1, ";
@@ -275,9 +276,10 @@ TEST(MetricsOfARunThatContinues, KeepEveryLineThatIsNotRewritten) {
   {
     io::MetricsFile file(path);
     EXPECT_EQ(content_of(path), before) << "a file that is opened";
-    const io::LostIterations lost = file.begin({.iteration = 2});
-    EXPECT_EQ(lost.count, 2);
-    EXPECT_EQ(lost.ms, 3.5);
+    const io::EarlierIterations earlier = file.begin({.iteration = 2});
+    EXPECT_EQ(earlier.kept_ms, 4);
+    EXPECT_EQ(earlier.lost, 2);
+    EXPECT_EQ(earlier.lost_ms, 3.5);
   }
   EXPECT_EQ(content_of(path), first + second);
   io::MetricsFile(path).begin({});

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +27,7 @@ struct Job {
   Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options,
       const DeviceOptions& device);
 
+  std::int64_t began = std::time(nullptr);  ///< start of this rank, seconds since 1970
   std::unique_ptr<mpi::MpiCommunicator> world;
   mpi::NodeLocation node;
   parallel::ProcessGrid grid;

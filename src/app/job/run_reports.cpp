@@ -13,6 +13,7 @@
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
 #include "src/model/stage/model_parameters.hpp"
+#include "src/report/goodput.hpp"
 
 namespace trireme::app {
 namespace {
@@ -29,7 +30,7 @@ std::optional<double> last_change_s(const std::string& path) {
 }  // namespace
 
 RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& model, const train::Trainer& trainer,
-                       const train::ExposedCommunication* communication)
+                       const train::ExposedCommunication* communication, double load_ms)
     : job_(job), config_(config), model_(model), trainer_(trainer), communication_(communication) {
   const ReportOptions& options = config.report;
   const bool finds_straggler = options.straggler && job.world->size() > 1;
@@ -53,12 +54,12 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
               ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
   }
   collectively(*job.world, [&] {
-    if (job.is_root()) open_records();
+    if (job.is_root()) open_records(load_ms);
   });
   if (recorder_) model.set_trace(&*recorder_);
 }
 
-void RunReports::open_records() {
+void RunReports::open_records(double load_ms) {
   const std::string& path = config_.run.metrics_file;
   const train::Progress& done = trainer_.progress();
   const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is from an older run
@@ -74,12 +75,29 @@ void RunReports::open_records() {
   if (config_.report.progress && !config_.checkpoint.save.empty()) {
     progress_ = std::make_unique<io::ProgressFile>(config_.checkpoint.save, job_.world->size(), work());
   }
-  if (path.empty()) return;
-  const io::LostIterations lost = metrics_->begin(done);
+  io::EarlierIterations earlier;
+  if (metrics_) earlier = metrics_->begin(done);
+  if (!goes_on) earlier = {};
+  if (metrics_ && goes_on) history_ = io::read_attempts(io::AttemptFile::beside(path));
+  const bool has_earlier = !history_.empty();
+  history_.emplace_back().start = attempt_start(earlier, load_ms);
+  trained_ms_ = earlier.kept_ms;
+  if (has_earlier) log_goodput();
+  if (!metrics_) return;
   attempt("<metrics_file>", [&] {
     attempts_->note_start(goes_on ? io::AttemptFile::Opening::append : io::AttemptFile::Opening::replace,
-                          attempt_start(goes_on ? lost : io::LostIterations()));
+                          *history_.back().start);
   });
+}
+
+void RunReports::log_goodput() {
+  history_.back().spent = spent();
+  log::info("goodput, the time that trained: {}",
+            report::text_of(report::goodput_of(history_, trained_ms_, 0, std::time(nullptr))));
+}
+
+report::SpentTime RunReports::spent() const {
+  return {checkpoints_ != nullptr ? checkpoints_->blocked_ms() : 0, evaluating_ms_};
 }
 
 RunReports::~RunReports() { model_.set_trace(nullptr); }
@@ -87,6 +105,8 @@ RunReports::~RunReports() { model_.set_trace(nullptr); }
 void RunReports::set_hooks(train::RunHooks& hooks) {
   hooks.metrics = this;
   hooks.after_step = [this](const train::TrainRecord& record) { add_step(record); };
+  hooks.after_evaluation = [this](double elapsed_ms) { evaluating_ms_ += elapsed_ms; };
+  checkpoints_ = hooks.checkpoints;
   if (times_) hooks.after_log = [this](std::int64_t iteration) { log_times(iteration); };
   if (hooks.checkpoints == nullptr) return;
   hooks.checkpoints->observe([this](train::SaveEvent event, std::int64_t step) { note_checkpoint(event, step); });
@@ -98,7 +118,10 @@ void RunReports::write_record(const Record& record) {
   if (tensorboard_) attempt("<tensorboard_dir>", [&] { tensorboard_->write(record); });
 }
 
-void RunReports::write(const train::TrainRecord& record) { write_record(record); }
+void RunReports::write(const train::TrainRecord& record) {
+  trained_ms_ += record.elapsed_ms;
+  write_record(record);
+}
 void RunReports::write(const train::EvaluationRecord& record) { write_record(record); }
 void RunReports::write(const train::SampleRecord& record) { write_record(record); }
 
@@ -155,7 +178,7 @@ io::RunWork RunReports::work() const {
 
 void RunReports::note_checkpoint(train::SaveEvent event, std::int64_t step) {
   if (attempts_ && event != train::SaveEvent::begun) {
-    attempt("<metrics_file>", [&] { attempts_->note_save({std::time(nullptr), step}); });
+    attempt("<metrics_file>", [&] { attempts_->note_save({std::time(nullptr), step, spent()}); });
   }
   if (!progress_) return;
   attempt("<log_progress>", [&] {
@@ -187,11 +210,14 @@ double RunReports::peak_tflops() const {
   return peak->tflops;
 }
 
-report::AttemptStart RunReports::attempt_start(const io::LostIterations& lost) const {
+report::AttemptStart RunReports::attempt_start(const io::EarlierIterations& earlier, double load_ms) const {
   const char* slurm_job = std::getenv("SLURM_JOB_ID");
   const parallel::ProcessGrid& grid = job_.grid;
   const std::optional<train::DevicePeak> peak = device_peak();
   return {.time = std::time(nullptr),
+          .began = job_.began,
+          .previous_written = earlier.last_written,
+          .load_ms = load_ms,
           .job = slurm_job == nullptr ? "" : slurm_job,
           .host = node_name(),
           .version = version(),
@@ -204,15 +230,17 @@ report::AttemptStart RunReports::attempt_start(const io::LostIterations& lost) c
           .parameters = model::parameter_count(model_.config()),
           .peak_tflops = peak ? peak->tflops : 0,
           .iteration = trainer_.progress().iteration,
-          .lost_iterations = lost.count,
-          .lost_ms = lost.ms,
+          .lost_iterations = earlier.lost,
+          .lost_ms = earlier.lost_ms,
           .options = config_.option_values};
 }
 
 void RunReports::note_end(int exit_code, const std::string& reason) {
+  if (!job_.is_root()) return;
+  log_goodput();
   if (!attempts_) return;
   attempt("<metrics_file>", [&] {
-    attempts_->note_end({std::time(nullptr), trainer_.progress().iteration, exit_code, reason});
+    attempts_->note_end({std::time(nullptr), trainer_.progress().iteration, exit_code, reason, spent()});
   });
 }
 

@@ -27,9 +27,10 @@ class RunReports final : public train::MetricsSink {
  public:
   /// Opens the files for a run that continues from `trainer`'s progress, and starts recording the model. Changes
   /// existing files only once all are open and locked against other jobs. `communication` measures waits, or is null.
-  /// All arguments must live longer. Collective.
+  /// The checkpoint that the run continues from took `load_ms` to load. All other arguments must live longer.
+  /// Collective.
   RunReports(Job& job, const RunConfig& config, train::ParallelModel& model, const train::Trainer& trainer,
-             const train::ExposedCommunication* communication);
+             const train::ExposedCommunication* communication, double load_ms);
   ~RunReports() override;
   RunReports& operator=(RunReports&&) = delete;
 
@@ -49,7 +50,7 @@ class RunReports final : public train::MetricsSink {
 
  private:
   /// Opens the files of rank 0.
-  void open_records();
+  void open_records(double load_ms);
   template <class Record>
   void write_record(const Record& record);
   void add_step(const train::TrainRecord& record);
@@ -62,7 +63,9 @@ class RunReports final : public train::MetricsSink {
   io::RunWork work() const;
   /// Returns the peak of a rank's device: the user's, or that of a known GPU in 16 bits.
   std::optional<train::DevicePeak> device_peak() const;
-  report::AttemptStart attempt_start(const io::LostIterations& lost) const;
+  report::AttemptStart attempt_start(const io::EarlierIterations& earlier, double load_ms) const;
+  report::SpentTime spent() const;
+  void log_goodput();
 
   Job& job_;
   const RunConfig& config_;
@@ -71,6 +74,10 @@ class RunReports final : public train::MetricsSink {
   const train::ExposedCommunication* communication_;
   std::unique_ptr<io::MetricsFile> metrics_;
   std::unique_ptr<io::AttemptFile> attempts_;
+  std::vector<report::Attempt> history_;  // attempts of the run, on rank 0; the last is this one
+  double trained_ms_ = 0;                 // time of the iterations kept, likewise
+  double evaluating_ms_ = 0;
+  const train::CheckpointWriter* checkpoints_ = nullptr;
   std::unique_ptr<io::TensorboardFile> tensorboard_;
   std::unique_ptr<io::ProgressFile> progress_;
   std::set<std::string> failed_;  // options whose files could not be written

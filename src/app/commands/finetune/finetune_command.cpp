@@ -15,6 +15,7 @@
 #include "src/app/job/task_classes.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
+#include "src/base/timer.hpp"
 #include "src/train/finetune/epoch_scoring.hpp"
 #include "src/train/finetune/task_scoring.hpp"
 
@@ -137,7 +138,9 @@ class Finetuning {
     plan.attributes.put("data.sequence_length", sequence_length_);
     plan.attributes.put("data.seed", static_cast<std::int64_t>(config.seed));
     if (!config.checkpoint.load.empty() && (continues_ || config.checkpoint.load != pretrained_load())) {
+      const Timer timer;
       plan.start = open_checkpoint(*job_.world, config.checkpoint.load, config.checkpoint.source());
+      plan.load_ms = timer.elapsed_ms();
     }
     if (plan.start.reader) {
       CheckpointOptions options = config.checkpoint;

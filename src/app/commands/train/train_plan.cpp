@@ -5,6 +5,7 @@
 
 #include "io/corpus/index_files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/timer.hpp"
 #include "src/data/dataset/token_store.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
 #include "src/train/upcycling.hpp"
@@ -270,7 +271,9 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
 
   plan.store = open_store(*job.world, config);
   if (!config.checkpoint.load.empty()) {
+    const Timer timer;
     plan.start = open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.source());
+    plan.load_ms = timer.elapsed_ms();
   }
   if (plan.start.reader && config.checkpoint.starts_anew()) {
     const Attributes& stored = plan.start.description.attributes;

@@ -32,6 +32,7 @@ struct TrainPlan {
   SampleOptions samples;
   std::unique_ptr<io::CheckpointStore> store;  ///< folder of --save, or null
   OpenCheckpoint start;                        ///< empty for a run from initial weights
+  double load_ms = 0;                          ///< time to open, check and read it
   /// Weights to start from, except for missing heads; null: initial weights.
   std::shared_ptr<const OpenCheckpoint> pretrained;
   train::Progress done;

@@ -11,6 +11,7 @@
 #include "src/app/job/terminal.hpp"
 #include "src/base/log.hpp"
 #include "src/base/thread_pool.hpp"
+#include "src/base/timer.hpp"
 #include "src/checkpoint/step_writer.hpp"
 #include "src/model/stage/model_parameters.hpp"
 #include "src/train/upcycling.hpp"
@@ -68,6 +69,7 @@ void TrainSession::make_state(train::OptimizerState optimizer) {
 
 void TrainSession::restore() {
   if (!plan_.start.reader) return initialise();
+  const Timer timer;
   const CheckpointOptions& options = config_.checkpoint;
   const train::OptimizerState optimizer = options.loaded_optimizer();
   checkpoint::load(
@@ -84,6 +86,7 @@ void TrainSession::restore() {
   log::info("continuing after iteration {}, {} samples{}", progress().iteration, progress().consumed_samples,
             optimizer == train::OptimizerState::kept ? "" : ", with new moments and loss scale");
   plan_.start = {};
+  plan_.load_ms += timer.elapsed_ms();
 }
 
 void TrainSession::initialise() {
@@ -147,7 +150,7 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
                                              plan_.blobs, config_.checkpoint.writer());
   }
   // Opened after the checkpoint folder is locked and known to be writable: only its job may change the records.
-  RunReports reports(job_, config_, model_, trainer_, communication_.get());
+  RunReports reports(job_, config_, model_, trainer_, communication_.get(), plan_.load_ms);
   reports.set_hooks(hooks);
   hooks.stop_requested = [&path = config_.run.kill_switch, is_root = job_.is_root()] {
     return stop_signal_received() || (is_root && !path.empty() && io::is_there(path));
