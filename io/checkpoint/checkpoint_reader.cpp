@@ -60,9 +60,31 @@ std::int64_t number_in(std::string_view name, std::string_view prefix) {
   return number && (name.empty() || name.front() == '-') ? *number : -1;
 }
 
+std::string manifest_text_of(const std::string& step_folder) {
+  const std::string path = step_folder + "/" + manifest_name;
+  return reading(path, [&] { return read_whole_file(path, max_manifest_bytes); });
+}
+
 CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folder)) {
+  set_manifest(manifest_text_of(folder_));
+}
+
+CheckpointReader::CheckpointReader(std::string folder, const std::string& manifest_text) : folder_(std::move(folder)) {
+  set_manifest(manifest_text);
   const std::string path = folder_ + "/" + manifest_name;
-  manifest_ = manifest_from_json(reading(path, [&] { return read_whole_file(path, max_manifest_bytes); }), path);
+  std::string here(manifest_head_bytes, '\0');
+  reading(path, [&] {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    TRIREME_CHECK(file, IoError, "cannot open {}: {}", path, std::strerror(errno));
+    read_at(file.get(), path, here.data(), here.size(), 0);
+  });
+  TRIREME_CHECK(manifest_text.starts_with(here), CheckpointError,
+                "{}: ranks see different manifests; is the folder the same on all nodes?", path);
+}
+
+void CheckpointReader::set_manifest(const std::string& text) {
+  const std::string path = folder_ + "/" + manifest_name;
+  manifest_ = manifest_from_json(text, path);
   const std::int64_t expected = step_in(folder_);
   TRIREME_CHECK(manifest_.format_version > Manifest::current_version || expected < 0 || manifest_.step == expected,
                 CheckpointError,
@@ -114,16 +136,6 @@ void CheckpointReader::read(std::size_t file, std::int64_t offset_bytes, std::sp
                   offset_bytes + static_cast<std::int64_t>(out.size()));
     out = out.subspan(static_cast<std::size_t>(count));
     offset_bytes += count;
-  }
-}
-
-bool looks_complete(const std::string& step_folder) {
-  try {
-    CheckpointReader step(step_folder);
-    return checkpoint::looks_complete(step);
-  } catch (const Error& error) {
-    if (error.exit_code() != ExitCode::data) throw;
-    return false;
   }
 }
 

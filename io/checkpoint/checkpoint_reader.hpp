@@ -26,6 +26,8 @@ class CheckpointReader final : public checkpoint::StepReader {
  public:
   /// Reads the manifest. CheckpointError if it is missing, damaged, or of a step other than the folder's name says.
   explicit CheckpointReader(std::string folder);
+  /// Takes the manifest's text from another rank; see checkpoint::Store::open_with.
+  CheckpointReader(std::string folder, const std::string& manifest_text);
   std::string description() const override { return folder_; }
   const checkpoint::Manifest& manifest() const override { return manifest_; }
   std::int64_t file_size(std::size_t file) override;
@@ -36,6 +38,7 @@ class CheckpointReader final : public checkpoint::StepReader {
   std::vector<std::string> foreign_files() override;
 
  private:
+  void set_manifest(const std::string& text);
   std::ptrdiff_t read_some(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out);
   std::string file_path(std::size_t file) const { return folder_ + "/" + manifest_.files[file].name; }
   std::string folder_;
@@ -45,7 +48,7 @@ class CheckpointReader final : public checkpoint::StepReader {
   Prefetcher prefetcher_;
 };
 
-/// Returns checkpoint::looks_complete, or false if the manifest is damaged. IoError if that cannot be determined.
-bool looks_complete(const std::string& step_folder);
+/// Returns the bytes of the manifest in a step's folder. CheckpointError if it is missing.
+std::string manifest_text_of(const std::string& step_folder);
 
 }  // namespace trireme::io

@@ -23,6 +23,7 @@
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/checkpoint/load.hpp"
 
 namespace trireme::io {
 namespace {
@@ -38,15 +39,6 @@ constexpr std::string_view staging_prefix = ".tmp-";
 constexpr std::string_view origin_infix = "-from-";
 
 std::string name_of_step(std::int64_t step) { return fmt::format("{}{:08}", step_prefix, step); }
-
-/// Returns false only if the step is certainly incomplete: an unreadable one may be complete.
-bool may_be_complete(const std::string& step_folder) {
-  try {
-    return looks_complete(step_folder);
-  } catch (const IoError&) {
-    return true;
-  }
-}
 
 bool is_step_name(std::string_view name) {
   const std::int64_t number = number_in(name, step_prefix);
@@ -180,52 +172,37 @@ void CheckpointStore::abandon(const std::string& staging) noexcept {
 }
 
 std::vector<StepEntry> CheckpointStore::steps() {
-  struct Found {
-    std::int64_t order;
-    StepEntry entry;
-  };
-  std::vector<Found> all;
-  const auto add = [&](const std::string& name, std::int64_t number, bool replaced) {
-    StepEntry entry{.name = name, .step = {}, .problem = {}, .latest = false, .replaced = replaced};
-    try {
-      const CheckpointReader reader(path(name));
-      const int version = reader.manifest().format_version;
-      TRIREME_CHECK(version <= Manifest::current_version, CheckpointError, "its format version is {}", version);
-      entry.step = reader.manifest().step;
-    } catch (const Error& error) {
-      entry.problem = error.what();
-    }
-    all.push_back({number, std::move(entry)});
-  };
+  std::vector<StepEntry> entries;
   const std::vector<std::string> names = names_in(root_);
   for (const std::string& name : names) {
-    if (is_step_name(name) && is_folder(path(name))) add(name, number_in(name, step_prefix), false);
+    if (!is_step_name(name) || !is_folder(path(name))) continue;
+    entries.push_back({.name = name, .step = number_in(name, step_prefix)});
   }
   for (const std::string& name : names) {
     const std::int64_t number = number_in(name, trash_prefix);
-    if (number >= 0 && is_folder(path(name)) && may_be_complete(path(name))) add(name, number, true);
+    if (number < 0 || !is_folder(path(name)) || !may_be_complete(name)) continue;
+    entries.push_back({.name = name, .step = number, .replaced = true});
   }
-  std::ranges::stable_sort(all, [](const Found& a, const Found& b) {
-    return std::tuple(-a.order, a.entry.replaced) < std::tuple(-b.order, b.entry.replaced);
+  std::ranges::stable_sort(entries, [](const StepEntry& a, const StepEntry& b) {
+    return std::tuple(-a.step, a.replaced) < std::tuple(-b.step, b.replaced);
   });
 
   const std::string latest_step = latest();
-  const auto pointed = std::ranges::find_if(all, [&](const Found& found) {
-    return found.entry.name == latest_step ||
-           (found.entry.replaced && name_of_step(number_in(found.entry.name, trash_prefix)) == latest_step);
-  });
-  if (pointed != all.end()) {
-    pointed->entry.latest = true;
+  const auto pointed =
+      std::ranges::find_if(entries, [&](const StepEntry& entry) { return step_name(entry.step) == latest_step; });
+  if (pointed != entries.end()) {
+    pointed->latest = true;
   } else if (!latest_step.empty()) {
     log::warn("{} names {}, which is not there", path(latest_name), latest_step);
   }
-  std::vector<StepEntry> entries;
-  for (Found& found : all) entries.push_back(std::move(found.entry));
   return entries;
 }
 
-std::unique_ptr<checkpoint::StepReader> CheckpointStore::open(const std::string& name) {
-  return std::make_unique<CheckpointReader>(path(name));
+std::string CheckpointStore::manifest_text(const std::string& name) { return manifest_text_of(path(name)); }
+
+std::unique_ptr<checkpoint::StepReader> CheckpointStore::open_with(const std::string& name,
+                                                                   const std::string& manifest_text) {
+  return std::make_unique<CheckpointReader>(path(name), manifest_text);
 }
 
 std::string CheckpointStore::step_name(std::int64_t step) const { return name_of_step(step); }
@@ -273,14 +250,23 @@ void CheckpointStore::clean(const std::string& kept) {
   }
 }
 
+/// Returns false only if the step is certainly incomplete: an unreadable one may be complete.
+bool CheckpointStore::may_be_complete(const std::string& name) {
+  try {
+    return checkpoint::looks_complete(*this, name);
+  } catch (const IoError&) {
+    return true;
+  }
+}
+
 void CheckpointStore::restore_or_delete(const std::string& trash_name) {
   const std::string name = name_of_step(std::max<std::int64_t>(0, number_in(trash_name, trash_prefix)));
   if (is_folder(path(name))) {
     // Kept while it may be more complete than the step of that name.
-    if (looks_complete(path(name)) || !looks_complete(path(trash_name))) {
+    if (checkpoint::looks_complete(*this, name) || !checkpoint::looks_complete(*this, trash_name)) {
       remove_folder(path(trash_name), manifest_name);
     }
-  } else if (looks_complete(path(trash_name))) {
+  } else if (checkpoint::looks_complete(*this, trash_name)) {
     log::warn("{} was being replaced or deleted when a job was killed: its name is restored", path(name));
     rename_durably(path(trash_name), path(name));
   } else {

@@ -30,7 +30,8 @@ class CheckpointStore : public checkpoint::Store {
   void commit(const std::string& staging, const checkpoint::Manifest& manifest) override;
   void abandon(const std::string& staging) noexcept override;
   std::vector<checkpoint::StepEntry> steps() override;
-  std::unique_ptr<checkpoint::StepReader> open(const std::string& name) override;
+  std::string manifest_text(const std::string& name) override;
+  std::unique_ptr<checkpoint::StepReader> open_with(const std::string& name, const std::string& manifest_text) override;
   std::string step_name(std::int64_t step) const override;
   void remove(const std::string& name) override;
 
@@ -39,6 +40,7 @@ class CheckpointStore : public checkpoint::Store {
   void take_folder();
   void check_space(std::int64_t needed_bytes) const;
   void clean(const std::string& kept);
+  bool may_be_complete(const std::string& name);
   void restore_or_delete(const std::string& trash_name);
   std::string move_to_trash(const std::string& name);
   std::string latest() const;

@@ -20,6 +20,7 @@ constexpr std::string_view format_name = "trireme checkpoint";
 constexpr std::string_view head = "{\"digest\": \"";
 constexpr std::string_view tail = "\", \"manifest\":\n";
 constexpr std::size_t digest_size = 32;
+static_assert(manifest_head_bytes == head.size() + digest_size + tail.size());
 constexpr int max_manifest_depth = 6;
 
 json to_json(const Shape& shape) { return std::vector<std::int64_t>(shape.extents().begin(), shape.extents().end()); }
@@ -148,7 +149,7 @@ std::string manifest_to_json(const Manifest& manifest) {
 }
 
 Manifest manifest_from_json(const std::string& text, const std::string& path) {
-  const std::size_t body_begin = head.size() + digest_size + tail.size();
+  const std::size_t body_begin = manifest_head_bytes;
   const std::string_view view = text;
   TRIREME_CHECK(text.size() > body_begin && text.starts_with(head) &&
                     view.substr(head.size() + digest_size).starts_with(tail) &&

@@ -108,13 +108,14 @@ void check_size(StepReader& step, std::size_t file) {
 
 std::unique_ptr<StepReader> open_step(Store& store, Communicator& world, const std::string& name,
                                       Verification verification) {
+  std::string text;
+  collectively(world, [&] {
+    if (world.rank() == 0) text = store.manifest_text(name);
+  });
+  text = broadcast_text(world, text, 0);
   std::unique_ptr<StepReader> step;
-  collectively(world, [&] { step = store.open(name); });
+  collectively(world, [&] { step = store.open_with(name, text); });
   const Manifest& manifest = step->manifest();
-  for (const std::string& digest : all_gather_text(world, manifest.digest)) {
-    TRIREME_CHECK(digest == manifest.digest, CheckpointError,
-                  "{}: ranks see different manifests; is the folder the same on all nodes?", step->description());
-  }
   check_format(*step);
   collectively(world, [&] {
     validate(manifest);
@@ -269,13 +270,14 @@ void check_format(const StepReader& step) {
       step.description(), version, Manifest::current_version);
 }
 
-bool looks_complete(StepReader& step) {
-  const Manifest& manifest = step.manifest();
-  if (manifest.format_version > Manifest::current_version) return true;
+bool looks_complete(Store& store, const std::string& name) {
   try {
+    const std::unique_ptr<StepReader> step = store.open(name);
+    const Manifest& manifest = step->manifest();
+    if (manifest.format_version > Manifest::current_version) return true;
     validate(manifest);
     for (std::size_t i = 0; i < manifest.files.size(); ++i) {
-      if (step.file_size(i) != manifest.files[i].size_bytes) return false;
+      if (step->file_size(i) != manifest.files[i].size_bytes) return false;
     }
     return true;
   } catch (const Error& error) {

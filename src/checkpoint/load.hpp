@@ -78,8 +78,9 @@ class TensorReader {
 /// Throws NewerFormatError if a later version of the program wrote the step.
 void check_format(const StepReader& step);
 
-/// Returns whether the manifest is valid and all of its files exist with their sizes. Does not read the files.
-bool looks_complete(StepReader& step);
+/// Returns whether the manifest of a step is valid and all of its files exist with their sizes. Does not read the
+/// files. IoError if that cannot be determined.
+bool looks_complete(Store& store, const std::string& name);
 
 /// Throws CheckpointError naming files that the manifest does not list, if any.
 void check_files(StepReader& step);

@@ -74,11 +74,11 @@ void verify_saved(Store& store, Communicator& world, std::int64_t step) {
 void prune(Store& store, std::int64_t saved_step, const SaveOptions& options) {
   int kept = 1;
   for (const StepEntry& entry : store.steps()) {  // greatest first
-    if (entry.replaced || !entry.step || *entry.step >= saved_step) continue;
-    const bool retained = options.retain_interval > 0 && *entry.step % options.retain_interval == 0;
+    if (entry.replaced || entry.step >= saved_step) continue;
+    const bool retained = options.retain_interval > 0 && entry.step % options.retain_interval == 0;
     if (kept >= options.keep_last) {
       if (!retained) store.remove(entry.name);
-    } else if (looks_complete(*store.open(entry.name))) {
+    } else if (looks_complete(store, entry.name)) {
       ++kept;
     }
   }
@@ -88,7 +88,7 @@ void prune(Store& store, std::int64_t saved_step, const SaveOptions& options) {
 void warn_of_steps_beyond(Store& store, std::int64_t step) {
   std::string beyond;
   for (const StepEntry& entry : store.steps()) {
-    if (entry.step.value_or(0) > step) beyond += " " + entry.name;
+    if (entry.step > step) beyond += " " + entry.name;
   }
   if (beyond.empty()) return;
   log::warn(

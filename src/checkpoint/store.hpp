@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,13 +14,12 @@
 
 namespace trireme::checkpoint {
 
-/// A loadable step, or a damaged one.
+/// A step of a store, intact or damaged.
 struct StepEntry {
-  std::string name;                  ///< for `Store::open` and `Store::remove`
-  std::optional<std::int64_t> step;  ///< from its manifest; empty if that is damaged
-  std::string problem;               ///< reason why the manifest could not be read
-  bool latest = false;               ///< the store's pointer, LATEST, names it
-  bool replaced = false;             ///< set aside while being replaced by another save of the same step
+  std::string name;       ///< for `Store::open` and `Store::remove`
+  std::int64_t step = 0;  ///< from its name
+  bool latest = false;    ///< the store's pointer, LATEST, names it
+  bool replaced = false;  ///< set aside while being replaced by another save of the same step
 };
 
 /// A saved step, opened for reading. Each rank opens its own.
@@ -94,11 +92,16 @@ class Store {
   /// [0] Removes the files written by `begin` and `write_shard`.
   virtual void abandon(const std::string& staging) noexcept = 0;
 
-  /// All steps, greatest first; empty if the store does not exist.
+  /// All steps, greatest first; empty if the store does not exist. Reads no manifest.
   virtual std::vector<StepEntry> steps() = 0;
-  /// CheckpointError if the name does not exist, or its manifest is damaged or of another step than the name says. Any
-  /// other error is not damage: the step is temporarily unreadable.
-  virtual std::unique_ptr<StepReader> open(const std::string& name) = 0;
+  /// Reads the manifest of a step, for `open_with`. CheckpointError if there is none. Any other error is not damage,
+  /// here and below: the step is temporarily unreadable.
+  virtual std::string manifest_text(const std::string& name) = 0;
+  /// Opens a step by the manifest that another rank read, of which this one reads only the digest. CheckpointError if
+  /// it finds another, or if the manifest is damaged or of another step than the name says.
+  virtual std::unique_ptr<StepReader> open_with(const std::string& name, const std::string& manifest_text) = 0;
+  /// Opens a step on this rank alone.
+  std::unique_ptr<StepReader> open(const std::string& name) { return open_with(name, manifest_text(name)); }
   /// Name that `commit` gives to a step of this number.
   virtual std::string step_name(std::int64_t step) const = 0;
   /// [0] Removes a step atomically for readers.

@@ -152,7 +152,7 @@ TEST_F(SaveLoad, OlderStepsAreRemovedAndLaterOnesKept) {
   CutModel model(3);
   const auto names = [&] {
     std::string all;
-    for (const StepEntry& entry : store.steps()) all += fmt::format("{} ", *entry.step);
+    for (const StepEntry& entry : store.steps()) all += fmt::format("{} ", entry.step);
     return all;
   };
   for (const std::int64_t step : {10, 20, 30, 40}) save_model(model, step, 2);

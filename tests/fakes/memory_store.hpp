@@ -47,11 +47,12 @@ class MemoryStore : public Store {
   void abandon(const std::string& staging) noexcept override { staged_.erase(staging); }
   std::vector<StepEntry> steps() override {
     std::vector<StepEntry> entries;
-    for (const auto& [name, step] : steps_) entries.push_back({name, step.manifest.step, {}, name == latest_, false});
+    for (const auto& [name, step] : steps_) entries.push_back({name, step.manifest.step, name == latest_, false});
     std::ranges::sort(entries, std::ranges::greater{}, &StepEntry::step);
     return entries;
   }
-  std::unique_ptr<StepReader> open(const std::string& name) override {
+  std::string manifest_text(const std::string& name) override { return name; }
+  std::unique_ptr<StepReader> open_with(const std::string& name, const std::string&) override {
     const auto found = steps_.find(name);
     TRIREME_CHECK(found != steps_.end(), CheckpointError, "there is no checkpoint {} in memory", name);
     return std::make_unique<Reader>(name, found->second);

@@ -25,7 +25,7 @@ std::string find_step(checkpoint::Store& store, const std::string& path, const s
   std::string others;
   for (const checkpoint::StepEntry& entry : store.steps()) {
     if (entry.name == name) return name;
-    if (entry.step) others += fmt::format("{}{}", others.empty() ? "" : ", ", *entry.step);
+    others += fmt::format("{}{}", others.empty() ? "" : ", ", entry.step);
   }
   throw CheckpointError("there is no checkpoint of --ckpt-step {} in {}; its steps are: {}", step, path,
                         others.empty() ? "none" : others);

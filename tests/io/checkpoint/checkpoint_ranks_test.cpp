@@ -1,6 +1,8 @@
 // Checkpoints of several ranks in one folder.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/posix/folder.hpp"
 #include "src/base/error.hpp"
@@ -51,6 +53,42 @@ TEST_F(RankStore, RanksThatHoldTheSameTensorsSendNoDescriptionOfThem) {
   checkpoint::load(*open_checkpoint(store, counted), counted, std::span(&tensor, 1));
   EXPECT_EQ(counted.bytes_sent, 0u);
   EXPECT_EQ(values, std::vector<float>(100, 0.0F));
+}
+
+/// Counts the manifests that this rank reads.
+struct CountingStore final : CheckpointStore {
+  using CheckpointStore::CheckpointStore;
+  std::string manifest_text(const std::string& name) override {
+    ++manifests;
+    return CheckpointStore::manifest_text(name);
+  }
+  int manifests = 0;
+};
+
+TEST_F(RankStore, OneRankReadsTheManifestOfOneStep) {
+  CountingStore store(root);
+  for (const int version : {1, 2, 3}) save_version(store, world(), 10 * version, static_cast<std::uint64_t>(version));
+  EXPECT_EQ(store.manifests, 0);
+  EXPECT_TRUE(checkpoint::has_checkpoint(store, world()));
+  EXPECT_EQ(load_version(store, world()), 3u);
+  EXPECT_EQ(store.manifests, world().rank() == 0 ? 1 : 0);
+}
+
+TEST_F(RankStore, AnotherFolderOnARankIsFound) {
+  CheckpointStore store(root);
+  save_version(store, world(), 10, 1);
+  const test::TemporaryDirectory copy;
+  std::filesystem::copy(root, copy / "run", std::filesystem::copy_options::recursive);
+  world().barrier();
+  save_version(store, world(), 10, 2);
+  CheckpointStore other(copy / "run");
+  const bool is_last = world().rank() == world().size() - 1;
+  const auto load = [&] { return load_version(is_last ? other : store, world()); };
+  if (world().size() == 1) {
+    EXPECT_EQ(load(), 1u);
+  } else {
+    EXPECT_THAT(load, ThrowsMessage<Error>(HasSubstr("ranks see different manifests")));
+  }
 }
 
 TEST_F(RankStore, AnotherNumberOfRanksLoadsTheSame) {

@@ -27,7 +27,7 @@ using checkpoint::StepReader;
 
 /// Returns the step of a step's folder, or all steps under their root, newest first.
 std::vector<StepEntry> steps_at(const io::CheckpointLocation& location, io::CheckpointStore& store) {
-  if (!location.step.empty()) return {{.name = location.step, .step = {}, .problem = {}}};
+  if (!location.step.empty()) return {{.name = location.step}};
   std::vector<StepEntry> entries = store.steps();
   TRIREME_CHECK(!entries.empty(), CheckpointError, "there is no checkpoint in {}", location.root);
   return entries;
@@ -128,16 +128,21 @@ int checkpoint_inspect_command(const CommandLine& line) {
   if (!line.read(options)) return 0;
   const io::CheckpointLocation location = io::find_checkpoint(path);
   io::CheckpointStore store(location.root);
-  std::vector<StepEntry> entries = steps_at(location, store);
-  if (location.step.empty()) {
-    for (const StepEntry& entry : entries) {
-      fmt::print("{}{}{}\n", entry.name, entry.latest ? "  latest" : "",
-                 entry.problem.empty() ? "" : "  cannot be used: " + printable(entry.problem));
+  const std::vector<StepEntry> entries = steps_at(location, store);
+  std::string printed;  // the newest step that can be used
+  for (const StepEntry& entry : entries) {
+    if (!location.step.empty()) break;
+    std::string problem;
+    try {
+      checkpoint::check_format(*store.open(entry.name));
+      if (printed.empty()) printed = entry.name;
+    } catch (const Error& error) {
+      problem = "  cannot be used: " + printable(error.what());
     }
-    fmt::print("\n");
-    std::ranges::stable_partition(entries, [](const StepEntry& entry) { return entry.problem.empty(); });
+    fmt::print("{}{}{}\n", entry.name, entry.latest ? "  latest" : "", problem);
   }
-  print_step(*open_step(store, entries.front().name));
+  if (location.step.empty()) fmt::print("\n");
+  print_step(*open_step(store, printed.empty() ? entries.front().name : printed));
   return 0;
 }
 

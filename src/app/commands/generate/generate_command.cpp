@@ -23,9 +23,9 @@ std::int64_t newest_step(const std::string& path) {
   TRIREME_CHECK(location.step.empty(), ConfigError,
                 "--follow: {} is the folder of one step. Try --load with the folder above it", path);
   for (const checkpoint::StepEntry& entry : io::CheckpointStore(location.root).steps()) {
-    if (!entry.step || entry.replaced) continue;
-    if (entry.latest) return *entry.step;
-    newest = std::max(newest, *entry.step);
+    if (entry.replaced) continue;
+    if (entry.latest) return entry.step;
+    newest = std::max(newest, entry.step);
   }
   return newest;
 }

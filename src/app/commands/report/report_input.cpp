@@ -9,6 +9,7 @@
 #include "io/metrics/metrics_reader.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
+#include "src/checkpoint/load.hpp"
 #include "src/report/chart.hpp"
 
 namespace trireme::app {
@@ -44,20 +45,21 @@ void read_steps(const std::string& folder, const std::string& output, report::Ru
   io::CheckpointStore store(folder);
   for (const checkpoint::StepEntry& entry : store.steps()) {
     check_is_no_input(output, fmt::format("{}/{}/{}", folder, entry.name, io::manifest_name));
-    report::StoredStep step{.name = entry.name, .iteration = entry.step, .problem = entry.problem};
-    if (step.problem.empty()) {
-      try {
-        const std::unique_ptr<checkpoint::StepReader> reader = store.open(entry.name);
-        const checkpoint::Manifest& manifest = reader->manifest();
-        for (const checkpoint::FileEntry& file : manifest.files) step.size_bytes += file.size_bytes;
-        step.files = static_cast<std::int64_t>(manifest.files.size());
-        if (run.attributes.empty()) {
-          for (const auto& [name, value] : manifest.attributes.texts())
-            run.attributes.emplace_back(name, shortened(value));
-        }
-      } catch (const Error& problem) {
-        step.problem = problem.what();
+    report::StoredStep step;
+    step.name = entry.name;
+    try {
+      const std::unique_ptr<checkpoint::StepReader> reader = store.open(entry.name);
+      checkpoint::check_format(*reader);
+      const checkpoint::Manifest& manifest = reader->manifest();
+      step.iteration = manifest.step;
+      for (const checkpoint::FileEntry& file : manifest.files) step.size_bytes += file.size_bytes;
+      step.files = static_cast<std::int64_t>(manifest.files.size());
+      if (run.attributes.empty()) {
+        for (const auto& [name, value] : manifest.attributes.texts())
+          run.attributes.emplace_back(name, shortened(value));
       }
+    } catch (const Error& problem) {
+      step.problem = problem.what();
     }
     run.steps.push_back(std::move(step));
   }
