@@ -64,7 +64,8 @@ MetricsFile::MetricsFile(const std::string& path, const Backend* backend)
 EarlierIterations MetricsFile::begin(const train::Progress& done) {
   EarlierIterations earlier;
   if (struct stat status{}; stat(path_.c_str(), &status) == 0 && status.st_size > 0) {
-    earlier.last_written = status.st_mtime;
+    earlier.last_written =
+        static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
   }
   std::ifstream in(path_, std::ios::binary);
   std::int64_t kept_bytes = 0;

@@ -14,7 +14,7 @@ struct EarlierIterations {
   double kept_ms = 0;
   std::int64_t lost = 0;  ///< removed, since the attempt repeats them
   double lost_ms = 0;
-  std::int64_t last_written = 0;  ///< time of the last record, seconds since 1970; 0: none
+  double last_written = 0;  ///< time of the last record, seconds since 1970; 0: none
 };
 
 /// Metrics as JSON lines: one object per iteration, evaluation or set of samples, flushed immediately. Non-finite

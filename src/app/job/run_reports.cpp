@@ -1,7 +1,6 @@
 #include "src/app/job/run_reports.hpp"
 
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,13 +18,6 @@ namespace trireme::app {
 namespace {
 
 double now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-/// Returns the system time of the last change of a file, in seconds; empty if there is no file, or nothing in it.
-std::optional<double> last_change_s(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0 || status.st_size == 0) return std::nullopt;
-  return static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
-}
 
 }  // namespace
 
@@ -64,7 +56,6 @@ void RunReports::open_records(double load_ms) {
   const train::Progress& done = trainer_.progress();
   const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is from an older run
   if (!path.empty()) {
-    if (goes_on) previous_record_s_ = last_change_s(path);
     metrics_ = std::make_unique<io::MetricsFile>(path, job_.backend.get());
     attempts_ = std::make_unique<io::AttemptFile>(path);
   }
@@ -78,6 +69,7 @@ void RunReports::open_records(double load_ms) {
   io::EarlierIterations earlier;
   if (metrics_) earlier = metrics_->begin(done);
   if (!goes_on) earlier = {};
+  previous_record_s_ = earlier.last_written;
   if (metrics_ && goes_on) history_ = io::read_attempts(io::AttemptFile::beside(path));
   const bool has_earlier = !history_.empty();
   history_.emplace_back().start = attempt_start(earlier, load_ms);
@@ -138,10 +130,10 @@ void RunReports::attempt(const char* option, const std::function<void()>& write)
 }
 
 void RunReports::add_step(const train::TrainRecord& record) {
-  if (previous_record_s_) {
+  if (previous_record_s_ > 0) {
     log::info("iteration {} was done {:.1f} s after the last record of the previous attempt", record.iteration,
-              now_s() - *previous_record_s_);
-    previous_record_s_.reset();
+              now_s() - previous_record_s_);
+    previous_record_s_ = 0;
   }
   std::span<const TraceSpan> spans;
   if (recorder_) {
@@ -216,7 +208,7 @@ report::AttemptStart RunReports::attempt_start(const io::EarlierIterations& earl
   const std::optional<train::DevicePeak> peak = device_peak();
   return {.time = std::time(nullptr),
           .began = job_.began,
-          .previous_written = earlier.last_written,
+          .previous_written = static_cast<std::int64_t>(earlier.last_written),
           .load_ms = load_ms,
           .job = slurm_job == nullptr ? "" : slurm_job,
           .host = node_name(),
