@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -14,6 +16,7 @@
 #include "tests/fakes/varying_communicator.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/mpi_world.hpp"
+#include "tests/support/temporary_directory.hpp"
 #include "tests/support/training_run.hpp"
 
 namespace trireme::test {
@@ -185,8 +188,16 @@ TEST(Guards, ReportAHardwareFaultIfTheSecondResultDiffersAndIsNotFinite) {
       if (++calls == 1 || calls == products + 30) result.as<double>()[0] = std::nan("");
     };
   }
+  const test::TemporaryDirectory directory;
+  setenv("TRIREME_FAULTY_NODES", (directory / "nodes").c_str(), 1);
+  setenv("SLURMD_NODENAME", fmt::format("node{}", world().rank()).c_str(), 1);
   EXPECT_THAT(message_of<MachineError>([&] { run.run.step(); }),
-              AllOf(HasSubstr("The second result is bad, too"), HasSubstr(named_rank(1))));
+              AllOf(HasSubstr("The second result is bad, too"), HasSubstr("rank 1 on host node1")));
+  unsetenv("TRIREME_FAULTY_NODES");
+  unsetenv("SLURMD_NODENAME");
+  std::string nodes;
+  std::getline(std::ifstream(directory / "nodes"), nodes, '\0');
+  EXPECT_EQ(nodes, world().rank() == 0 ? "node1\n" : "");  // for the job's script
 }
 
 /// Sets the state of the run after 100 iterations whose largest loss was `largest`.
