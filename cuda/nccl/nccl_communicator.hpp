@@ -24,8 +24,8 @@ struct P2pSplit {
 std::vector<P2pSplit> p2p_splits(int rank, int size);
 
 /// NCCL collectives on GPU memory, one GPU per rank. Each group has its own stream: an operation begins after the work
-/// on the caller's stream, and overlaps with work enqueued there later. An error ends the next wait with an NcclError
-/// that names the collective, the group and the rank.
+/// on the caller's stream, and overlaps with work enqueued there later. An error ends the next wait with an
+/// NcclPeerError that names the collective, the group and the rank.
 ///
 /// A grouped exchange is one operation on the group's communicator, between any ranks (ncclGroupStart to ncclGroupEnd).
 ///

@@ -72,8 +72,8 @@ void NcclHandle::abandon() {
 
 void NcclHandle::check_alive() const {
   if (comm_ == nullptr) {
-    throw NcclError("the communicator {} was aborted after an earlier error; {}", name_,
-                    to_string(device_->location()));
+    throw NcclPeerError("the communicator {} was aborted after an earlier error; {}", name_,
+                        to_string(device_->location()));
   }
 }
 
@@ -84,9 +84,9 @@ void NcclHandle::run(const char* call, const std::function<ncclResult_t()>& func
   const CallWatchdog::Outcome outcome = watchdog_->run(comm_, device_->max_wait_s(), text, function);
   if (outcome.aborted) {
     comm_ = nullptr;
-    give_up(call, *outcome.aborted);
+    give_up(call, *outcome.aborted, ncclRemoteError);
   }
-  if (outcome.status != ncclSuccess) give_up(call, nccl_reason(outcome.status, comm_));
+  if (outcome.status != ncclSuccess) give_up(call, nccl_reason(outcome.status, comm_), outcome.status);
 }
 
 void NcclHandle::poll() {
@@ -96,7 +96,8 @@ void NcclHandle::poll() {
   if (status != ncclSuccess) state = status;
   if (state == ncclSuccess || state == ncclInProgress) return;
   const std::string operation = under_way();
-  give_up(operation.empty() ? "a communicator without an operation under way" : operation, nccl_reason(state, comm_));
+  give_up(operation.empty() ? "a communicator without an operation under way" : operation, nccl_reason(state, comm_),
+          state);
 }
 
 void NcclHandle::begin_after(const Event& before) {
@@ -136,11 +137,13 @@ std::string NcclHandle::under_way() {
   return "";
 }
 
-void NcclHandle::give_up(const std::string& what, const std::string& reason) {
+void NcclHandle::give_up(const std::string& what, const std::string& reason, ncclResult_t status) {
   abandon();
   device_->abandon();
-  throw NcclError("NCCL: {} failed on rank {} of {} of the group {}: {}; {}", what, rank_, size_, name_, reason,
-                  to_string(device_->location()));
+  const std::string text = fmt::format("NCCL: {} failed on rank {} of {} of the group {}: {}; {}", what, rank_, size_,
+                                       name_, reason, to_string(device_->location()));
+  if (status == ncclInvalidArgument || status == ncclInvalidUsage) throw NcclError(text);
+  throw NcclPeerError(text);
 }
 
 }  // namespace trireme::cuda

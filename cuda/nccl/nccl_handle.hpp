@@ -34,11 +34,12 @@ class NcclHandle {
   CudaStream& stream() { return stream_; }
 
   bool is_alive() const { return comm_ != nullptr; }
-  /// Throws NcclError if the communicator was aborted before.
+  /// Throws NcclPeerError if the communicator was aborted before.
   void check_alive() const;
-  /// Runs a call of NCCL with this communicator; throws NcclError if it failed or takes too long.
+  /// Runs a call of NCCL with this communicator. Throws NcclPeerError if it failed or takes too long, NcclError if its
+  /// arguments were refused.
   void run(const char* call, const std::function<ncclResult_t()>& function);
-  /// Throws NcclError if NCCL has reported an error.
+  /// Throws likewise if NCCL has reported an error.
   void poll();
 
   struct Operation {
@@ -58,7 +59,7 @@ class NcclHandle {
   std::string under_way();
   /// Begins to abort the communicator: its operations end regardless of other ranks.
   void abandon();
-  [[noreturn]] void give_up(const std::string& what, const std::string& reason);
+  [[noreturn]] void give_up(const std::string& what, const std::string& reason, ncclResult_t status);
 
   std::shared_ptr<Device> device_;
   std::shared_ptr<CallWatchdog> watchdog_;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "src/base/log.hpp"
+#include "src/base/machine.hpp"
 #include "src/base/timer.hpp"
 
 namespace trireme::cuda {
@@ -55,13 +56,22 @@ std::string Device::description() const { return fmt::format("GPU {} ({})", loca
 void Device::check(cudaError_t status, const char* call, const std::source_location& location) const {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clears the error, which is not one of a later launch
-  throw CudaError(error_text(call, reason_of(status), location_, location));
+  fail(status, call, "", location);
+}
+
+void Device::fail(cudaError_t status, const char* call, const std::string& details,
+                  const std::source_location& location) const {
+  const std::string text = error_text(call, reason_of(status) + details, location_, location);
+  if (status != cudaErrorECCUncorrectable && status != cudaErrorNvlinkUncorrectable) throw CudaError(text);
+  report_faulty_nodes({location_.host});
+  throw MachineError(
+      "{}. Test the host with 'trireme selftest', exclude it, and run the same command again with <load>", text);
 }
 
 void Device::launched(cudaStream_t stream, const char* kernel, const std::source_location& location) {
   launches_[launch_count_++ % launches_.size()] = kernel;
   const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) throw CudaError(error_text(kernel, reason_of(status), location_, location));
+  if (status != cudaSuccess) fail(status, kernel, "", location);
   if (checks_ == LaunchChecks::immediate) {
     wait_until([stream] { return cudaStreamQuery(stream); }, kernel, location);
   } else {
@@ -101,9 +111,7 @@ void Device::wait_until(const std::function<cudaError_t()>& query, const char* c
   for (;;) {
     const cudaError_t status = query();
     if (status == cudaSuccess) return;
-    if (status != cudaErrorNotReady) {
-      throw CudaError(error_text(call, reason_of(status) + latest_launches(), location_, location));
-    }
+    if (status != cudaErrorNotReady) fail(status, call, latest_launches(), location);
     for (const Watched& watched : watched_) watched.check();
     if (patience.over()) throw_hung();
     if (timer.elapsed_ms() > spin_ms) std::this_thread::sleep_for(pause);

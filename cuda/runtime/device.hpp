@@ -51,7 +51,9 @@ class Device {
   std::size_t l2_bytes() const { return l2_bytes_; }  ///< size of the L2 cache
   Multiprocessors& multiprocessors() { return *multiprocessors_; }
 
-  /// Throws CudaError unless `status` is success. `call` is the function of the CUDA runtime that returned it.
+  /// Throws CudaError unless `status` is success; MachineError, of which the job's script is informed
+  /// (report_faulty_nodes), if the GPU's memory or NVLink has failed. `call` is the function of the CUDA runtime that
+  /// returned it.
   void check(cudaError_t status, const char* call,
              const std::source_location& location = std::source_location::current()) const;
 
@@ -104,6 +106,9 @@ class Device {
 
  private:
   std::string latest_launches() const;
+  /// Throws the error of a call, with details of the reason.
+  [[noreturn]] void fail(cudaError_t status, const char* call, const std::string& details,
+                         const std::source_location& location) const;
   [[noreturn]] void throw_hung() const;
   /// Waits until all but the latest launches on the stream are complete.
   void limit_launches_in_flight(cudaStream_t stream, const char* kernel, const std::source_location& location);

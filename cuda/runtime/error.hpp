@@ -17,8 +17,12 @@ class CudaError : public detail::ErrorOf<ExitCode::environment> {
 class CublasError : public detail::ErrorOf<ExitCode::environment> {
   using ErrorOf::ErrorOf;
 };
-/// NCCL reported an error, or a communicator was aborted.
+/// NCCL could not start, or refused a call.
 class NcclError : public detail::ErrorOf<ExitCode::environment> {
+  using ErrorOf::ErrorOf;
+};
+/// A communication of NCCL failed, or its communicator was aborted: another rank has died, or the network to it failed.
+class NcclPeerError : public detail::ErrorOf<ExitCode::rank_died> {
   using ErrorOf::ErrorOf;
 };
 

@@ -90,7 +90,7 @@ TEST_F(Nccl, AnAsynchronousErrorEndsTheWaitAndNamesTheCollective) {
   work.wait(compute_);
   fake_nccl::break_communicators(ncclRemoteError);
   const int aborted = fake_nccl::aborted();
-  EXPECT_THAT(message_of<NcclError>([&] { compute_.synchronize(); }),
+  EXPECT_THAT(message_of<NcclPeerError>([&] { compute_.synchronize(); }),
               AllOf(HasSubstr("NCCL: "), HasSubstr("failed on rank 0 of 2 of the group"),
                     HasSubstr("remote process exited or there was a network error: socket closed by peer"),
                     HasSubstr("rank 0 on node7, GPU 0")));
@@ -105,10 +105,10 @@ TEST_F(Nccl, AnErrorNamesTheOldestPendingOperationAndAbortsTheGroup) {
   Work third = sum(*comm_);
   fake_nccl::break_communicators(ncclRemoteError);
   ImmediateStream host;
-  EXPECT_THAT(message_of<NcclError>([&] { third.wait(host); }),
+  EXPECT_THAT(message_of<NcclPeerError>([&] { third.wait(host); }),
               HasSubstr("broadcast of 4 fp32 (operation 1 of the group)"));
-  EXPECT_THAT(message_of<NcclError>([&] { second.wait(host); }), HasSubstr("was aborted after an earlier error"));
-  EXPECT_THAT(message_of<NcclError>([&] { comm_->barrier(); }), HasSubstr("world was aborted"));
+  EXPECT_THAT(message_of<NcclPeerError>([&] { second.wait(host); }), HasSubstr("was aborted after an earlier error"));
+  EXPECT_THAT(message_of<NcclPeerError>([&] { comm_->barrier(); }), HasSubstr("world was aborted"));
 }
 
 TEST_F(Nccl, AFailedGroupNamesTheCallAndTheRank) {
@@ -121,11 +121,11 @@ TEST_F(Nccl, ACallThatIsHeldUpEndsAfterTheLongestWait) {
   device_->set_max_wait(0.05);
   const auto reduce = [&] { (void)sum(*comm_); };
   fake_nccl::hold_calls("ncclAllReduce");
-  EXPECT_THAT(message_of<NcclError>(reduce), AllOf(HasSubstr("NCCL: ncclAllReduce failed on rank 0 of 2"),
-                                                   HasSubstr("of the group world: not done after 0.05 s")));
-  EXPECT_THAT(message_of<NcclError>(reduce), HasSubstr("world was aborted"));
+  EXPECT_THAT(message_of<NcclPeerError>(reduce), AllOf(HasSubstr("NCCL: ncclAllReduce failed on rank 0 of 2"),
+                                                       HasSubstr("of the group world: not done after 0.05 s")));
+  EXPECT_THAT(message_of<NcclPeerError>(reduce), HasSubstr("world was aborted"));
   comm_ = make();
-  EXPECT_THAT(message_of<NcclError>([&] {
+  EXPECT_THAT(message_of<NcclPeerError>([&] {
                 fake_nccl::hold_calls("ncclCommSplit");
                 (void)comm_->split(0, 0, "tensor");
               }),
@@ -135,7 +135,7 @@ TEST_F(Nccl, ACallThatIsHeldUpEndsAfterTheLongestWait) {
 TEST_F(Nccl, ACallThatIsHeldUpEndsWhenItsCommunicatorReportsAnError) {
   fake_nccl::hold_calls("ncclBroadcast");
   fake_nccl::break_communicators(ncclRemoteError);
-  EXPECT_THAT(message_of<NcclError>([&] { (void)comm_->broadcast(compute_, x(), 0); }),
+  EXPECT_THAT(message_of<NcclPeerError>([&] { (void)comm_->broadcast(compute_, x(), 0); }),
               HasSubstr("ncclBroadcast failed on rank 0 of 2 of the group world: remote process exited"));
 }
 
@@ -159,7 +159,7 @@ TEST_F(Nccl, AllGroupsAreAbortedDuringUnwinding) {
     throw ConfigError("another error");
   } catch (const ConfigError&) {
   }
-  EXPECT_THAT(message_of<NcclError>([&] { comm_->barrier(); }), HasSubstr("was aborted after an earlier error"));
+  EXPECT_THAT(message_of<NcclPeerError>([&] { comm_->barrier(); }), HasSubstr("was aborted after an earlier error"));
   comm_.reset();
   EXPECT_EQ(fake_nccl::aborted(), aborted + 2);
 }
@@ -284,7 +284,7 @@ TEST_F(Nccl, AGroupedExchangeIsOneCallOnTheGroupsOwnCommunicator) {
   EXPECT_TRUE(fake_cuda::log().empty()) << "a rank without messages has no part in it";
   for (const char* call : {"ncclGroupEnd", "ncclRecv"}) {
     fake_nccl::fail_next(call, ncclSystemError);
-    EXPECT_THAT(message_of<NcclError>([&] { (void)comm_->grouped_exchange(compute_, transfers); }),
+    EXPECT_THAT(message_of<NcclPeerError>([&] { (void)comm_->grouped_exchange(compute_, transfers); }),
                 HasSubstr("NCCL: ncclGroupEnd failed on rank 0 of 2 of the group world: unhandled system error"));
     comm_ = make();
   }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "cuda/runtime/inventory.hpp"
@@ -11,6 +13,7 @@
 #include "src/base/log.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/support/message_of.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace trireme::cuda {
 namespace {
@@ -38,6 +41,20 @@ TEST_F(CudaRuntime, ErrorNamesCallReasonRankHostAndGpu) {
   EXPECT_THAT(message, AllOf(HasSubstr("cudaStreamCreateWithPriority failed: an illegal memory access was encountered "
                                        "(cudaErrorIllegalAddress)"),
                              HasSubstr("rank 3 on node7, GPU 0 (Fake H200)"), HasSubstr("; cuda/runtime/stream.cpp:")));
+}
+
+TEST_F(CudaRuntime, ReportsTheNodeOfAGpuWhoseHardwareFails) {
+  const test::TemporaryDirectory directory;
+  setenv("TRIREME_FAULTY_NODES", (directory / "nodes").c_str(), 1);
+  CudaStream stream(device_);
+  device_->launched(stream.handle(), "k1");
+  fake_cuda::enqueue(stream.handle(), "bad", [] { fake_cuda::break_device(cudaErrorECCUncorrectable); });
+  EXPECT_THAT(message_of<MachineError>([&] { stream.synchronize(); }),
+              AllOf(HasSubstr("cudaErrorECCUncorrectable"), HasSubstr("rank 3 on node7"), HasSubstr("exclude it")));
+  unsetenv("TRIREME_FAULTY_NODES");
+  std::string nodes;
+  std::getline(std::ifstream(directory / "nodes"), nodes, '\0');
+  EXPECT_EQ(nodes, "node7\n");
 }
 
 TEST_F(CudaRuntime, TheFakeRunsStreamsThatDoNotWaitInAnyOrder) {

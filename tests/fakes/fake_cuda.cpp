@@ -109,6 +109,7 @@ const ErrorTexts& texts_of(cudaError_t error) {
       {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
       {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
       {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+      {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
       {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "unknown error"},
       {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "unknown error"},
       {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation", "unknown error"},
