@@ -20,6 +20,7 @@ tests=(
   "kill_export    | tests/kill_export.sh 50 $trireme mpiexec"
   "crash_states   | tests/crash_states.sh $trireme mpiexec"
   "slurm          | tests/slurm.sh $trireme"
+  "soak           | tests/soak.sh 2 $trireme"
   "interchange    | tests/interchange.sh $trireme build/test/exchange_test"
   "tensorboard    | tests/tensorboard.sh $trireme"
   "browser        | tests/browser.sh $trireme"

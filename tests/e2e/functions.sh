@@ -24,7 +24,7 @@ run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters 8 -
 
 finish() {
   jobs -p | xargs -r kill -9 2>/dev/null
-  for place in full; do mountpoint -q "$scratch/$place" && umount "$scratch/$place"; done
+  awk -v under="$scratch/" 'index($2, under) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount
   cd /
   rm -rf "$scratch" "$scratch.mpi"
   [ "$1" -eq 0 ] || exit "$1"

@@ -5,6 +5,7 @@
 //   TRIREME_FAULT_READS    If set: counts calls that look for, open, list and read files, not those that change them.
 //   TRIREME_FAULT_AT       Number of the call, from 1. 0: none fails, and the count is printed at the end.
 //   TRIREME_FAULT_TIMES    Number of calls that fail, from that one on (default 1).
+//   TRIREME_FAULT_WHILE    If set: counts calls only while this file exists.
 //   TRIREME_FAULT          An error number, "kill" (before the call), or "short" (writes only half).
 #include <dirent.h>
 #include <dlfcn.h>
@@ -43,9 +44,16 @@ enum class Fate { pass, fail, half };
 
 enum class Kind { change, read };
 
+template <class Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
+
 /// Counts a call and returns its fate.
 Fate count(Kind kind = Kind::change) {
   if ((kind == Kind::read) != (*setting("TRIREME_FAULT_READS") != '\0')) return Fate::pass;
+  const char* armed = setting("TRIREME_FAULT_WHILE");
+  if (*armed != '\0' && next<int (*)(const char*, int)>("access")(armed, F_OK) != 0) return Fate::pass;
   const long at = atol(setting("TRIREME_FAULT_AT"));
   const char* times = setting("TRIREME_FAULT_TIMES");
   if (++calls < at || at == 0 || calls >= at + (*times == '\0' ? 1 : atol(times))) return Fate::pass;
@@ -57,11 +65,6 @@ Fate count(Kind kind = Kind::change) {
   if (strcmp(fault, "short") == 0) return Fate::half;
   errno = atoi(fault);
   return Fate::fail;
-}
-
-template <class Function>
-Function next(const char* name) {
-  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
 /// Forwards a call on `location`, a path or a descriptor, unless it is to fail.
