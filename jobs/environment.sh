@@ -22,11 +22,11 @@ place() {
   PLACE=(--nodes=$# --ntasks=$(($# * SLURM_NTASKS / SLURM_JOB_NUM_NODES)) --nodelist="$*")
 }
 
-# A machine without SLURM: TRIREME_RANKS ranks, or one for each GPU, or for each core.
+# A machine without SLURM: RANKS ranks, or one for each GPU, or for each core.
 if [ -z "${SLURM_JOB_ID:-}" ]; then
-  TRIREME_RANKS=${TRIREME_RANKS:-$(nvidia-smi -L 2>/dev/null | wc -l)}
+  RANKS=${RANKS:-$({ nvidia-smi -L || true; } 2>/dev/null | wc -l)}
   LAUNCH=(mpirun)
-  [ "$TRIREME_RANKS" = 0 ] || LAUNCH+=(-n "$TRIREME_RANKS")
+  [ "$RANKS" = 0 ] || LAUNCH+=(-n "$RANKS")
   [ ! -e /dev/nvidiactl ] || LAUNCH+=(--bind-to none "$(dirname "${BASH_SOURCE[0]}")/near_gpu.sh")
 fi
 

@@ -8,8 +8,8 @@
 set -euo pipefail
 [ $# -eq 2 ] || { sed -n '2,7s/^# //p' "$0"; exit 2; }
 sources=$1 output=$2
+RANKS=${RANKS:-$(nproc)}
 source "$(dirname "$0")/environment.sh"
-if [ -z "${SLURM_JOB_ID:-}" ]; then LAUNCH=(mpirun -np "${RANKS:-$(nproc)}"); fi
 
 needed=(wikipedia stories realnews openwebtext wiki.test.raw lambada_test.jsonl encoder.json vocab.bpe)
 [ ! -e "$sources/books" ] || needed+=(vocab.txt)

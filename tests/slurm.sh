@@ -5,7 +5,7 @@
 # down, as SLURM's administrator); an array fine-tunes a BERT with two rates and two seeds, and its best model is evaluated.
 # One part alone: ONLY=training, restarting or finetuning.
 # usage: SLURM_CONF=FILE tests/slurm.sh [PROGRAM]    PROGRAM: build/release/trireme by default
-# Takes about ten minutes: SLURM holds a requeued job for two. Exit status 77 where there is no SLURM.
+# Takes about a quarter of an hour: SLURM holds a requeued job for two. Exit status 77 where there is no SLURM.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export TRIREME=${1:-$PWD/build/release/trireme}

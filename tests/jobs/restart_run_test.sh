@@ -8,7 +8,7 @@ run=("${run[@]/#8/200}" --hidden-dropout 0.1)
 done_by 2 train "${run[@]}" --metrics-file undisturbed.jsonl
 
 : >model.ini
-TRIREME=$trireme TRIREME_RANKS=2 timeout -k 5 60 bash "$jobs/one_node.sbatch" model.ini killed "${run[@]}" --save-interval 20 >out 2>err &
+TRIREME=$trireme RANKS=2 timeout -k 5 60 bash "$jobs/one_node.sbatch" model.ini killed "${run[@]}" --save-interval 20 >out 2>err &
 job=$!
 until [ "$(cat killed/metrics.jsonl 2>/dev/null | wc -l)" -ge 50 ] || ! kill -0 $job 2>/dev/null; do sleep 0.01; done
 for process in $(pgrep -f "^$trireme train "); do

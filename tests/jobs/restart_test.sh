@@ -136,6 +136,6 @@ expect "the early signal during a restart" 0 yes "all - - restart 0"
 
 # A machine without SLURM.
 printf '%s\n' 'commit 1; exit 137' 'commit 2; exit 75' >"$FOLDER/attempts"
-TRIREME_RANKS=3 started bash "$jobs/one_node.sbatch" model.ini "$FOLDER/m" --data-path x
+RANKS=3 started bash "$jobs/one_node.sbatch" model.ini "$FOLDER/m" --data-path x
 expect "a machine without SLURM" 75 no "-n 3 restart 0;-n 3 restart 1"
 exit $failed
