@@ -117,6 +117,13 @@ void AttemptFile::note_save(const SaveNote& save) {
                         {"evaluating_ms", save.spent.evaluating_ms}}));
 }
 
+void AttemptFile::note_rewind(const report::RewindNote& rewind) {
+  file_.append(line_of({{"event", "rewind"},
+                        {"time", report::utc_stamp(rewind.time)},
+                        {"iteration", rewind.iteration},
+                        {"to", rewind.to}}));
+}
+
 void AttemptFile::note_end(const AttemptEnd& end) {
   file_.append(line_of({{"event", "end"},
                         {"time", report::utc_stamp(end.time)},
@@ -143,6 +150,8 @@ std::vector<Attempt> read_attempts(const std::string& path) {
     } else if (event == "save") {
       attempts.back().spent = spent_from(object);
       attempts.back().saves.push_back({*time, iteration, attempts.back().spent});
+    } else if (event == "rewind") {
+      attempts.back().rewinds.push_back({*time, iteration, member(object, "to", std::int64_t{0})});
     } else if (event == "end") {
       attempts.back().spent = spent_from(object);
       attempts.back().end = AttemptEnd{*time, iteration, member(object, "exit_code", 0),

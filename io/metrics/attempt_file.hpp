@@ -21,6 +21,7 @@ class AttemptFile {
   /// Records the start of an attempt, after the existing ones or replacing them.
   void note_start(Opening opening, const report::AttemptStart& start);
   void note_save(const report::SaveNote& save);
+  void note_rewind(const report::RewindNote& rewind);
   void note_end(const report::AttemptEnd& end);
 
  private:

@@ -136,4 +136,13 @@ void MetricsFile::write(const train::TaskRecord& r) {
   file_.append(line + "}\n");
 }
 
+void MetricsFile::write(const train::RewindRecord& r) {
+  file_.append(
+      fmt::format(R"({{"iteration": {}, "rewind_to": {}, "spike_from": {}, "spike_loss": {}, "mean_before": {}, )"
+                  R"("deviation_before": {}, "first_sample_left_out": {}, "end_of_samples_left_out": {}}})"
+                  "\n",
+                  r.rewind.from, r.rewind.to, r.first_high, number(r.loss), number(r.before.mean),
+                  number(r.before.deviation), r.rewind.first_sample, r.rewind.end_sample));
+}
+
 }  // namespace trireme::io

@@ -32,6 +32,7 @@ class MetricsFile final : public train::MetricsSink {
   /// Writes {"iteration", "samples": [{"prompt", "text"}, ...]}. Bytes that are not UTF-8 become U+FFFD.
   void write(const train::SampleRecord& record) override;
   void write(const train::TaskRecord& record) override;
+  void write(const train::RewindRecord& record) override;
 
  private:
   std::string path_;

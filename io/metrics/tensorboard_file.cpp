@@ -188,4 +188,8 @@ void TensorboardFile::write(const train::TaskRecord& r) {
   add(r.iteration, r.consumed_samples, std::move(curves));
 }
 
+void TensorboardFile::write(const train::RewindRecord& r) {
+  append(tfrecord(encode(TextEvent{now_s(), r.rewind.from, "rewind", train::text_of(r)})));
+}
+
 }  // namespace trireme::io

@@ -40,6 +40,8 @@ class TensorboardFile final : public train::MetricsSink {
   /// Adds each sample to the text tab.
   void write(const train::SampleRecord& record) override;
   void write(const train::TaskRecord& record) override;
+  /// Adds its text to the text tab.
+  void write(const train::RewindRecord& record) override;
   /// Adds the parts' times, maximum over the ranks, in seconds.
   void write(std::int64_t iteration, const train::RankTimes::Report& report);
 

@@ -106,6 +106,12 @@ void check_size(StepReader& step, std::size_t file) {
                 step.description(), entry.name, size_bytes, entry.size_bytes);
 }
 
+std::vector<StepEntry> admitted_steps(Store& store, const StepFilter& filter) {
+  std::vector<StepEntry> steps = store.steps();
+  std::erase_if(steps, [&](const StepEntry& entry) { return filter && !filter(entry); });
+  return steps;
+}
+
 std::unique_ptr<StepReader> open_step(Store& store, Communicator& world, const std::string& name,
                                       Verification verification) {
   std::string text;
@@ -134,22 +140,22 @@ std::unique_ptr<StepReader> open_step(Store& store, Communicator& world, const s
 
 }  // namespace
 
-bool has_checkpoint(Store& store, Communicator& world) {
+bool has_checkpoint(Store& store, Communicator& world, const StepFilter& filter) {
   std::string found;
   collectively(world, [&] {
-    if (world.rank() == 0 && !store.steps().empty()) found = "yes";
+    if (world.rank() == 0 && !admitted_steps(store, filter).empty()) found = "yes";
   });
   return !broadcast_text(world, found, 0).empty();
 }
 
 std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name,
-                                            Verification verification) {
+                                            Verification verification, const StepFilter& filter) {
   if (!name.empty()) return open_step(store, world, name, verification);
   std::string names;
   std::string latest;
   collectively(world, [&] {
     if (world.rank() != 0) return;
-    for (const StepEntry& entry : store.steps()) {
+    for (const StepEntry& entry : admitted_steps(store, filter)) {
       names += entry.name + "\n";
       if (entry.latest) latest = entry.name;
     }

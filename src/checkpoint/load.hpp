@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -24,8 +25,11 @@ class NewerFormatError : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
-/// Returns whether the store holds any step, intact or not.
-bool has_checkpoint(Store& store, Communicator& world);
+/// Chooses among the steps of a store, on rank 0.
+using StepFilter = std::function<bool(const StepEntry&)>;
+
+/// Returns whether the store holds any step, intact or not, that `filter`, if given, admits.
+bool has_checkpoint(Store& store, Communicator& world, const StepFilter& filter = {});
 
 /// Time at which a step's bytes are verified against their digests.
 enum class Verification {
@@ -35,11 +39,12 @@ enum class Verification {
 
 /// Opens a step after checking its files, divided among the ranks: their sizes and, with `at_opening`, digests.
 ///
-/// With a `name` it is that step or an error. Without, it is the latest intact step; warnings report damage to later
-/// ones, or that the store's pointer names another. CheckpointError if there is none. A temporarily unreadable step is
-/// not damaged: it is an IoError, and no older one is used instead.
+/// With a `name` it is that step or an error. Without, it is the latest intact step, of those that `filter` admits, if
+/// given; warnings report damage to later ones, or that the store's pointer names another. CheckpointError if there is
+/// none. A temporarily unreadable step is not damaged: it is an IoError, and no older one is used instead.
 std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name = {},
-                                            Verification verification = Verification::at_opening);
+                                            Verification verification = Verification::at_opening,
+                                            const StepFilter& filter = {});
 
 /// Step, attributes and blobs.
 RunDescription read_description(StepReader& step);

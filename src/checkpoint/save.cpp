@@ -69,17 +69,19 @@ void verify_saved(Store& store, Communicator& world, std::int64_t step) {
   }
 }
 
-/// Removes the steps before `saved_step` except those retained indefinitely and the last complete ones, leaving
-/// `keep_last` including it.
+/// Removes the steps before `saved_step` except those retained indefinitely, those for rewinds, and the last complete
+/// ones, leaving `keep_last` including it.
 void prune(Store& store, std::int64_t saved_step, const SaveOptions& options) {
   int kept = 1;
+  bool can_rewind = options.rewind_distance == 0;
   for (const StepEntry& entry : store.steps()) {  // greatest first
     if (entry.replaced || entry.step >= saved_step) continue;
     const bool retained = options.retain_interval > 0 && entry.step % options.retain_interval == 0;
-    if (kept >= options.keep_last) {
+    if (kept >= options.keep_last && can_rewind) {
       if (!retained) store.remove(entry.name);
     } else if (looks_complete(store, entry.name)) {
       ++kept;
+      can_rewind = can_rewind || entry.step <= saved_step - options.rewind_distance;
     }
   }
 }

@@ -19,6 +19,8 @@ namespace trireme::checkpoint {
 struct SaveOptions {
   int keep_last = 0;                 ///< complete steps kept after a save, including the new one; 0 keeps all
   std::int64_t retain_interval = 0;  ///< multiples are kept indefinitely, besides the last ones; 0: none
+  /// If positive, the newest complete step that is at least so much older than the new one is kept, and those after it.
+  std::int64_t rewind_distance = 0;
 };
 
 /// Checks before the first step that these tensors can be saved. The store must be writable, have room (1.2 times the
@@ -33,7 +35,8 @@ void prepare_saving(Store& store, Communicator& world, std::span<const StateTens
 ///
 /// With `keep_last` the step is then read back and checked against its digests, with the files divided evenly among
 /// ranks. If it is damaged, that is an error with exit code 5, and no other step is touched. Otherwise older steps are
-/// removed, except the last ones that look complete, `keep_last` including the new one, and those of `retain_interval`.
+/// removed, except the last ones that look complete, `keep_last` including the new one, and those of `retain_interval`
+/// and `rewind_distance`.
 /// A failure to remove is logged, not thrown. Steps with larger numbers are left alone.
 void save(Store& store, Communicator& world, const RunDescription& description, std::span<const StateTensor> tensors,
           const SaveOptions& options = {});

@@ -108,6 +108,11 @@ std::string attempts_of(const Run& run, const Page& page) {
     const Span span = span_of(run, i);
     std::string end_cell = badge(state_of(attempt, is_last));
     if (attempt.end && !attempt.end->reason.empty()) end_cell += text_element("div", "reason", attempt.end->reason);
+    for (const RewindNote& rewind : attempt.rewinds) {
+      end_cell += text_element(
+          "div", "reason",
+          fmt::format("spike: at iteration {} back to the state of {}", grouped(rewind.iteration), grouped(rewind.to)));
+    }
     if (!start) end_cell += text_element("div", "reason", "ended before it began to train");
     const std::string& job = start && !start->job.empty() ? start->job : attempt.job;
     const auto figures = [](const std::string& text) { return text_element("span", "time", text); };

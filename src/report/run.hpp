@@ -125,10 +125,18 @@ struct SaveNote {
   SpentTime spent = {};
 };
 
+/// Return to a checkpoint after a spike of the loss.
+struct RewindNote {
+  std::int64_t time = 0;
+  std::int64_t iteration = 0;  ///< where the run goes on
+  std::int64_t to = 0;         ///< iteration of the checkpoint
+};
+
 /// One job of a run, as far as it was recorded.
 struct Attempt {
   std::optional<AttemptStart> start;  ///< empty: it ended before training
   std::vector<SaveNote> saves;
+  std::vector<RewindNote> rewinds;
   std::optional<AttemptEnd> end;
   SpentTime spent;                       ///< as last recorded
   std::optional<std::int64_t> job_time;  ///< when the batch file started it

@@ -1,7 +1,10 @@
 #include "src/train/checkpoint_writer.hpp"
 
+#include <algorithm>
+
 #include "src/base/log.hpp"
 #include "src/base/signals.hpp"
+#include "src/checkpoint/load.hpp"
 
 namespace trireme::train {
 
@@ -14,9 +17,11 @@ CheckpointWriter::CheckpointWriter(checkpoint::Store& store, Communicator& world
       state_(state),
       attributes_(std::move(attributes)),
       blobs_(blobs),
-      options_(options) {
+      options_(options),
+      first_step_(trainer.progress().iteration) {
   put_optimizer_state(attributes_, options.optimizer);
-  checkpoint::prepare_saving(store_, world, state.tensors(), trainer.progress().iteration);
+  checkpoint::prepare_saving(store_, world, state.tensors(), first_step_);
+  if (options.continues) remove_abandoned();
   if (!options.asynchronous) return;
   writers_ = world.split(0, world.rank(), "checkpoint writers");
   trainer.before_update([&state] { state.keep_order(); });
@@ -62,7 +67,7 @@ void CheckpointWriter::save() {
   if (!writers_) {
     state_.fetch();
     attempt(step_, [&] { write(world_, description); });
-    if (!failed_) on_event_(SaveEvent::saved, step_);
+    if (!failed_) note_save(SaveEvent::saved);
     return;
   }
   state_.begin_fetch();
@@ -94,7 +99,41 @@ void CheckpointWriter::wait() {
   }
   if (!writing_.valid()) return;
   writing_.get();
-  on_event_(SaveEvent::arrived, step_);
+  note_save(SaveEvent::arrived);
+}
+
+void CheckpointWriter::note_save(SaveEvent event) {
+  own_.insert(step_);
+  on_event_(event, step_);
+  if (std::exchange(abandons_, false)) remove_abandoned();
+}
+
+std::optional<Rewind> CheckpointWriter::rewind(std::int64_t newest) {
+  attempt(step_, [&] { wait(); });
+  const auto is_candidate = [&](const checkpoint::StepEntry& entry) {
+    return entry.step <= newest && (own_.contains(entry.step) || (options_.continues && entry.step <= first_step_));
+  };
+  if (!checkpoint::has_checkpoint(store_, world_, is_candidate)) return {};
+  const auto step = checkpoint::open_checkpoint(store_, world_, {}, checkpoint::Verification::at_opening, is_candidate);
+  trainer_.await_update();
+  checkpoint::load(*step, world_, state_.tensors());
+  state_.store();
+  const Rewind rewind = trainer_.rewind(step->manifest().attributes);
+  own_.erase(own_.upper_bound(rewind.to), own_.end());
+  abandons_ = true;
+  return rewind;
+}
+
+void CheckpointWriter::remove_abandoned() {
+  const std::vector<Rewind>& rewinds = trainer_.spikes().rewinds();
+  collectively(world_, [&] {
+    if (world_.rank() != 0 || rewinds.empty()) return;
+    for (const checkpoint::StepEntry& entry : store_.steps()) {
+      const bool is_abandoned = std::ranges::any_of(
+          rewinds, [&](const Rewind& rewind) { return rewind.to < entry.step && entry.step < rewind.from; });
+      if (is_abandoned && !entry.replaced) store_.remove(entry.name);
+    }
+  });
 }
 
 void CheckpointWriter::finish() {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,7 @@ struct CheckpointWriterOptions {
   OnSaveError on_error = OnSaveError::stop;
   checkpoint::SaveOptions keep = {};  ///< older checkpoints to keep
   OptimizerState optimizer = OptimizerState::kept;
+  bool continues = false;  ///< earlier steps in the store are of this run
 };
 
 /// Saves the checkpoints of a training run.
@@ -49,6 +51,10 @@ class CheckpointWriter {
   double blocked_ms() const { return blocked_ms_ + (blocked_ ? blocked_->elapsed_ms() : 0); }
   /// Saves the current state, or starts to. With OnSaveError::warn a failed save is a warning. Collective.
   void save();
+  /// Goes back to the newest intact checkpoint of this run that is at most of iteration `newest`: loads it, and skips
+  /// the iterations since (Trainer::rewind). Nothing if there is none. The checkpoints between are removed by the next
+  /// save, once it is on the disk: a run killed before finds the same spike again. Collective.
+  std::optional<Rewind> rewind(std::int64_t newest);
   /// Starts writing once the copy of the state is complete. To be called after every iteration. Not collective.
   void poll();
   /// Waits until the last saved state is on the disk. Throws if it is not, whatever `on_error`. Collective.
@@ -59,6 +65,10 @@ class CheckpointWriter {
   void start_writing();
   void wait();
   class Blocked;
+  /// Notes that the last save is on the disk. Collective.
+  void note_save(SaveEvent event);
+  /// Removes the checkpoints between those that the run went back to and those where it went on. Collective.
+  void remove_abandoned();
   template <class Action>
   void attempt(std::int64_t step, const Action& action);
 
@@ -72,6 +82,9 @@ class CheckpointWriter {
   std::function<void(SaveEvent, std::int64_t step)> on_event_ = [](SaveEvent, std::int64_t) {};
   std::unique_ptr<Communicator> writers_;  // group of the writing threads; null if synchronous
   std::int64_t step_ = -1;                 // step of the last save
+  std::int64_t first_step_;                // iteration at which this attempt begins
+  std::set<std::int64_t> own_;             // steps saved by this attempt, unless abandoned
+  bool abandons_ = false;                  // the last rewind's checkpoints are to be removed
   bool failed_ = false;                    // the last save failed
   double blocked_ms_ = 0;                  // during earlier calls
   std::optional<Timer> blocked_;           // during a call

@@ -124,6 +124,7 @@ Attributes attributes_of(const SavedState& state) {
     attributes.put(fmt::format("{}{}", loads_prefix, layer), fmt::format("{}", fmt::join(loads, " ")));
   }
   state.fp8_history.put(attributes);
+  state.spikes.put(attributes);
   return attributes;
 }
 
@@ -153,6 +154,7 @@ SavedState state_from(const Attributes& attributes) {
   state.loss_scale.hysteresis_left = attributes.get<int>("state.loss_scale_hysteresis_left");
   state.expert_loads = expert_loads_from(attributes);
   state.fp8_history = Fp8History::from(attributes);
+  state.spikes = SpikeHistory::from(attributes);
   check_sums(attributes, state);
   return state;
 }

@@ -9,6 +9,7 @@
 #include "src/base/attributes.hpp"
 #include "src/optim/loss_scaler.hpp"
 #include "src/train/fp8_history.hpp"
+#include "src/train/guards/spike_history.hpp"
 
 namespace trireme::train {
 
@@ -67,6 +68,7 @@ struct SavedState {
   /// By layer: choices of each expert in the last update, for a balance loss over global batches; otherwise empty.
   std::map<int, std::vector<double>> expert_loads{};
   Fp8History fp8_history{};  ///< for products in FP8 with delayed scales; otherwise empty
+  SpikeHistory spikes{};     ///< for rewinds; otherwise empty
   friend bool operator==(const SavedState&, const SavedState&) = default;
 };
 

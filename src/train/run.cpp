@@ -116,10 +116,11 @@ class TrainingLoop {
       const std::int64_t iteration = record.iteration;
       const bool last = iteration == train_iterations_;
       report(record, last);
+      const bool went_back = rewind_after_spike(record);
       if (validates_ && (last || divides(schedule_.eval_interval, iteration))) validate();
       if (hooks_.sample && (last || divides(schedule_.sample_interval, iteration))) timed(hooks_.sample);
       if (!progress().evaluation_left) measure_tasks();
-      if (!last && divides(schedule_.save_interval, iteration)) save();
+      if (!last && (went_back || divides(schedule_.save_interval, iteration))) save();
       if (progress().evaluation_left) return end_early();
       if (last || (stop_ == Stop::none &&
                    !stop_now(divides(schedule_.exit_interval, iteration) ? Stop::interval : Stop::none))) {
@@ -140,8 +141,9 @@ class TrainingLoop {
   /// Returns whether nothing but reports comes between an iteration and the next one.
   bool is_followed(std::int64_t iteration) const {
     const auto is_due = [&](bool is_done, std::int64_t interval) { return is_done && divides(interval, iteration); };
-    return iteration < train_iterations_ && stop_ == Stop::none && !is_due(true, schedule_.replica_check_interval) &&
-           !is_due(validates_, schedule_.eval_interval) &&
+    const bool may_go_back = trainer_.rewinds() && trainer_.spikes().is_next_spike(*trainer_.rewinds());
+    return iteration < train_iterations_ && stop_ == Stop::none && !may_go_back &&
+           !is_due(true, schedule_.replica_check_interval) && !is_due(validates_, schedule_.eval_interval) &&
            !is_due(static_cast<bool>(hooks_.sample), schedule_.sample_interval) &&
            !is_due(static_cast<bool>(hooks_.measure_tasks), schedule_.tasks_interval) &&
            !is_due(hooks_.checkpoints != nullptr, schedule_.save_interval) && !is_due(true, schedule_.exit_interval);
@@ -161,6 +163,36 @@ class TrainingLoop {
                   schedule_.peak_tflops);
     window_ = {};
     if (hooks_.after_log) hooks_.after_log(record.iteration);
+  }
+
+  /// If the latest losses are a spike, goes back to a checkpoint. Returns whether it did. The losses are the same on
+  /// all ranks, and so is the decision. NumericalError if there is no such checkpoint, or after too many rewinds.
+  bool rewind_after_spike(const TrainRecord& record) {
+    const std::optional<RewindOptions>& options = trainer_.rewinds();
+    if (!options || !trainer_.spikes().is_spike(*options)) return false;
+    RewindRecord done{.rewind = {},
+                      .first_high = trainer_.spikes().first_high(),
+                      .loss = unsigned_nan(record.loss()),
+                      .before = trainer_.spikes().moments()};
+    const std::string spike = fmt::format(
+        "{} losses in a row, from iteration {} to {}, are not finite or exceed the mean {:.4f} of those before by more "
+        "than <spike_z_score> {:g} times their standard deviation {:.4f}; the last is {:.4f}",
+        options->iterations, done.first_high, record.iteration, done.before.mean, options->z_score,
+        done.before.deviation, done.loss);
+    const std::int64_t newest = done.first_high - options->distance;
+    TRIREME_CHECK(std::ssize(trainer_.spikes().rewinds()) < options->max_rewinds, NumericalError,
+                  "{}, after {} rewinds, <max_rewinds>. Try a lower <lr>, check the data, or raise <max_rewinds>",
+                  spike, options->max_rewinds);
+    const std::optional<Rewind> rewind =
+        hooks_.checkpoints == nullptr ? std::nullopt : hooks_.checkpoints->rewind(newest);
+    TRIREME_CHECK(rewind, NumericalError,
+                  "{}, and no checkpoint of this run is of iteration {} or earlier. Try a lower <lr>, a shorter "
+                  "<save_interval>, or a shorter <rewind_distance> than {}",
+                  spike, newest, options->distance);
+    done.rewind = *rewind;
+    if (world_.rank() == 0) log::warn("{}", text_of(done));
+    if (hooks_.metrics != nullptr) hooks_.metrics->write(done);
+    return true;
   }
 
   RunEnd evaluate_alone() {

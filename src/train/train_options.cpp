@@ -79,6 +79,12 @@ Attributes attributes_of(const TrainOptions& options) {
     attributes.put_shortest("training.spiky-loss-factor", options.guards.spiky_loss_factor);
     if (options.guards.skip_spiky_loss) attributes.put("training.skip-spiky-loss", "true");
   }
+  if (const std::optional<RewindOptions>& rewinds = options.guards.rewinds) {
+    attributes.put("training.rewind-on-spike", "true");
+    attributes.put_shortest("training.spike-z-score", rewinds->z_score);
+    attributes.put("training.spike-iterations", rewinds->iterations);
+    attributes.put("training.rewind-distance", rewinds->distance);
+  }
   if (!options.guards.iterations_to_skip.empty()) {
     attributes.put("training.iterations-to-skip", fmt::format("{}", fmt::join(options.guards.iterations_to_skip, " ")));
   }

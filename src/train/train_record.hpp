@@ -93,6 +93,16 @@ struct TaskRecord {
   std::int64_t consumed_samples = 0;
 };
 
+/// Return to a checkpoint after a spike.
+struct RewindRecord {
+  Rewind rewind;
+  std::int64_t first_high = 0;     ///< iteration of the spike's first loss
+  double loss = 0;                 ///< its last loss; NaN if not finite
+  SpikeHistory::Moments before{};  ///< moments of the losses before it
+};
+/// Returns "high losses from iteration 41 on, the last 5.1 against ...", and what the run does about them.
+std::string text_of(const RewindRecord& record);
+
 /// Receiver of records, on one rank of a run.
 class MetricsSink {
  public:
@@ -101,6 +111,7 @@ class MetricsSink {
   virtual void write(const EvaluationRecord& record) = 0;
   virtual void write(const SampleRecord& record) = 0;
   virtual void write(const TaskRecord& record) = 0;
+  virtual void write(const RewindRecord& record) = 0;
 };
 
 }  // namespace trireme::train

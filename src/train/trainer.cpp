@@ -195,7 +195,7 @@ std::vector<checkpoint::StateTensor> Trainer::state_tensors(OptimizerState optim
 
 Attributes Trainer::state_attributes() const {
   return attributes_of(
-      SavedState{progress_, optimizer_->updates(), loss_scaler_.state(), balance_loads_, fp8_history_});
+      SavedState{progress_, optimizer_->updates(), loss_scaler_.state(), balance_loads_, fp8_history_, spikes_});
 }
 
 void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
@@ -203,19 +203,34 @@ void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
   const bool kept = optimizer == OptimizerState::kept;
   await_update();
   progress_ = saved.progress;
+  spikes_ = saved.spikes;
   optimizer_->restore(kept ? saved.updates : 0);
   if (model_.config().experts.balances_by(model::BalanceLoss::global)) {
     balance_loads_ = saved.expert_loads;
     model_.stage().set_balance_loads(balance_loads_);
   }
   const parallel::Fp8Options& fp8 = model_.execution().fp8;
-  if (kept && fp8.used && fp8.recipe == parallel::Fp8Recipe::delayed && !saved.fp8_history.empty()) {
+  const bool has_history = !saved.fp8_history.empty() || model_.knows_fp8_scales();
+  if (kept && fp8.used && fp8.recipe == parallel::Fp8Recipe::delayed && has_history) {
     fp8_history_ = saved.fp8_history;
     model_.set_fp8_amax(fp8_history_.amax(fp8));
   }
   if (router_biases_) router_biases_->read([this](std::size_t i) { return masters_of(i); });
   model_.data_parallel().gather_parameters();
   if (kept && loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
+}
+
+Rewind Trainer::rewind(const Attributes& attributes) {
+  const std::int64_t from = progress_.iteration;
+  std::vector<Rewind> earlier = spikes_.rewinds();
+  restore(attributes);
+  Rewind rewind{.from = from, .to = progress_.iteration, .first_sample = progress_.consumed_samples};
+  while (progress_.iteration < from) {
+    progress_.add_iteration(batches_.size(progress_.consumed_samples), Skip::requested, loss_scaler_.at_minimum());
+  }
+  rewind.end_sample = progress_.consumed_samples;
+  spikes_.add(std::move(earlier), rewind);
+  return rewind;
 }
 
 }  // namespace trireme::train

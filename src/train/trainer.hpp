@@ -66,6 +66,8 @@ class Trainer {
   std::size_t optimizer_bytes() const { return optimizer_->bytes(); }
   std::size_t optimizer_host_bytes() const { return optimizer_->host_bytes(); }
   bool dynamic_loss_scale() const { return loss_scaler_.dynamic(); }
+  const std::optional<RewindOptions>& rewinds() const { return options_.guards.rewinds; }
+  const SpikeHistory& spikes() const { return spikes_; }
 
   /// Sets an action to run before every update of the parameters and the optimizer's state, for their readers.
   void before_update(std::function<void()> action) { before_update_ = std::move(action); }
@@ -91,6 +93,9 @@ class Trainer {
   /// OptimizerState::left_out only the progress is restored: the optimizer and the loss scale start afresh.
   Attributes state_attributes() const;
   void restore(const Attributes& attributes, OptimizerState optimizer = OptimizerState::kept);
+  /// Restores an earlier iteration of this run likewise, and skips the iterations since: they consume their samples, as
+  /// with GuardOptions::iterations_to_skip. So the rates continue from those of the checkpoint. Collective.
+  Rewind rewind(const Attributes& attributes);
 
  private:
   /// Samples of micro-batch after micro-batch for this data rank, from a global batch of `size` that begins at number
@@ -195,6 +200,7 @@ class Trainer {
   std::vector<model::ExpertLoad> expert_loads_;         // loads of the latest batch
   std::map<int, std::vector<double>> balance_loads_{};  // SavedState::expert_loads
   Fp8History fp8_history_{};                            // SavedState::fp8_history
+  SpikeHistory spikes_{};                               // SavedState::spikes
   std::vector<double> fp8_seen_;                        // ParallelModel::fp8_seen of the latest batch
   std::optional<StepGuard> guard_;
   std::optional<ReplicaCheck> replicas_;

@@ -100,6 +100,11 @@ void Trainer::complete(const data::SampleSource& samples, Begun& begun) {
     if (guard_) guard_->check(record, progress_, [&] { run_again(begun); });
     loss_scaler_.update(record.skipped && record.skip_reason == Skip::not_finite);
     if (options_.guards.spiky_loss_factor > 0) progress_.note_loss(record.loss());
+    if (rewinds()) {
+      const bool is_bad = record.skipped && record.skip_reason == Skip::not_finite &&
+                          (!loss_scaler_.dynamic() || begun.at_minimum_scale);
+      spikes_.add(record.iteration, record.loss(), is_bad, *rewinds());
+    }
     if (!record.skipped && !begun.updates) update_parameters(record);
     if (communication_ != nullptr) model_.backend().compute_stream().synchronize();
   }
@@ -240,7 +245,7 @@ void Trainer::check_skipped(const TrainRecord& record) {
   if (!describes_skip(record)) return;
   const bool dynamic = loss_scaler_.dynamic();
   const int in_row = skipped_in_row();
-  const bool ends = in_row >= options_.max_skipped;
+  const bool ends = in_row >= options_.max_skipped && !rewinds();
   const std::string tensor = describe_bad_tensor(model_, nullptr, {});
   TRIREME_CHECK(!ends, NumericalError,
                 "loss or gradients were not finite in {} iterations in a row{}, the last one {} (loss {}, gradient "

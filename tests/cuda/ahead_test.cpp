@@ -149,6 +149,7 @@ TEST_F(Ahead, EveryStopIsAfterACompleteIteration) {
     void write(const train::EvaluationRecord&) override {}
     void write(const train::SampleRecord&) override {}
     void write(const train::TaskRecord&) override {}
+    void write(const train::RewindRecord&) override {}
     std::vector<double> losses;
   };
   const TrainingRunConfig config = run_of(6);

@@ -75,6 +75,25 @@ refused 8 "the loss of diverged is not finite" 2 eval --load diverged --data-pat
 check "a loss that is not finite is null" grep -q '"loss": null, "perplexity": null}' out
 refused 8 "the model's output is not finite after 8 tokens" 2 generate --load diverged --prompt "the ship"
 
+# A spike of the loss, in iterations 151 to 155, whose bytes occur nowhere else: the run goes back behind it, and equals one that
+# leaves the iterations since out. A document is an iteration.
+awk 'BEGIN { srand(1); for (t = 1; t <= 171; ++t) { text = ""; high = t > 150 && t <= 155
+  for (i = 0; i < 63; ++i) text = text sprintf("%c", high ? 97 + int(rand() * 26) : 48 + int(rand() * 4))
+  print "{\"text\": \"" text "\"}" } }' >spiky.jsonl
+done_by 1 corpus build --input spiky.jsonl --output spiky.h5 --tokenizer bytes --append-eod
+spiky=("${model[@]}" --data-path spiky.h5 --sampling sequential --global-batch-size 4 --train-iters 170 --lr 0.01)
+done_by 2 train "${spiky[@]}" --save spiky --save-interval 20 --rewind-on-spike --rewind-distance 15 --spike-iterations 5 \
+  --async-save --metrics-file spiky.jsonl.metrics
+check "a run goes back to the checkpoint before a spike" \
+  [ "$(grep -c 'after iteration 155 the run goes back to the state of iteration 120, and leaves out the samples 480 to 619' err)" = 1 ]
+check "and records it" [ "$(grep -o '"iteration": 155, "rewind_to": 120' spiky.jsonl.metrics | wc -l) $(grep -c \
+  '"event":"rewind".*"iteration":155,"to":120' spiky.jsonl.metrics.lives)" = "1 1" ]
+check "the checkpoints between are gone" \
+  [ "$(cd spiky && echo step-* | sed 's/step-0*//g')" = "20 40 60 80 100 120 155 160 170" ]
+# shellcheck disable=SC2046  # one word each
+done_by 2 train "${spiky[@]}" --load spiky/step-00000120 --save unspiky --iterations-to-skip $(seq 121 155)
+check "it is a run without the iterations since" cmp <(tensors spiky/step-00000170) <(tensors unspiky/step-00000170)
+
 # A dynamic loss scale does not hide it, in one attempt or in two: iterations 5 to 7 are skipped at the least scale.
 overflow=("${run[@]/#0.01/1e20}" --fp16 --initial-loss-scale 4 --max-skipped 3)
 last_words="3 iterations in a row at the least loss scale, 1, the last one 7"

@@ -118,6 +118,7 @@ TEST(AttemptFile, ReadsBackWhatItWrote) {
     io::AttemptFile file(metrics);
     file.note_start(io::AttemptFile::Opening::replace, start);
     file.note_save({1010, 5, {.saving_ms = 1.5, .evaluating_ms = 2.5}});
+    file.note_rewind({1020, 7, 4});
   }
   std::ofstream(path, std::ios::app) << R"({"event": "sa)";  // a killed attempt
   start.iteration = 5;
@@ -135,6 +136,10 @@ TEST(AttemptFile, ReadsBackWhatItWrote) {
   ASSERT_EQ(attempts.size(), 2u);
   EXPECT_EQ(attempts[0].saves.size(), 1u);
   EXPECT_EQ(attempts[0].saves[0].iteration, 5);
+  ASSERT_EQ(attempts[0].rewinds.size(), 1u);
+  EXPECT_EQ(attempts[0].rewinds[0].time, 1020);
+  EXPECT_EQ(attempts[0].rewinds[0].iteration, 7);
+  EXPECT_EQ(attempts[0].rewinds[0].to, 4);
   EXPECT_FALSE(attempts[0].end);
   EXPECT_EQ(attempts[0].start->began, 0);
   EXPECT_EQ(attempts[0].spent.evaluating_ms, 2.5);

@@ -82,6 +82,17 @@ TEST(CheckpointWriter, KeepsTheStepsOfAnIntervalAndTheNewest) {
   EXPECT_EQ(saved.steps(), expected);
 }
 
+TEST(CheckpointWriter, KeepsTheStepsThatARewindMayNeed) {
+  SavedRun saved({.keep = {.keep_last = 1, .rewind_distance = 2}});
+  for (int i = 0; i < 5; ++i) {
+    saved.run.step();
+    saved.writer.save();
+  }
+  std::vector<std::string> expected;
+  for (const std::int64_t step : {5, 4, 3}) expected.push_back(saved.store.step_name(step));
+  EXPECT_EQ(saved.steps(), expected);
+}
+
 TEST(CheckpointWriter, OmitsTheOptimizerState) {
   SavedRun saved({.optimizer = train::OptimizerState::left_out});
   EXPECT_FALSE(saved.writer.resumable());

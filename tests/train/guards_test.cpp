@@ -232,6 +232,19 @@ TEST(Guards, SkipUpdatesOfSpikyLossesThatRepeat) {
   }
 }
 
+TEST(Guards, SkipUpdatesThatAreNotFiniteUntilTheyAreASpike) {
+  const train::GuardOptions guards{.rewinds = train::RewindOptions{.iterations = 2}};
+  FaultyRun run({}, guards);
+  plant_fault(run, Product::first, true);
+  for (const bool is_spike : {false, true}) {
+    const train::TrainRecord record = run.run.step();
+    EXPECT_TRUE(record.skipped);
+    EXPECT_EQ(record.skip_reason, train::Skip::not_finite);
+    EXPECT_EQ(run.run.trainer.spikes().is_spike(*guards.rewinds), is_spike);
+  }
+  EXPECT_EQ(run.run.trainer.spikes().first_high(), 3);
+}
+
 TEST(Guards, AcceptSumsInAnotherOrder) {
   const train::GuardOptions guards{.max_machine_faults = 0, .spiky_loss_factor = 10, .skip_spiky_loss = true};
   for (const DType dtype : {DType::fp64, DType::bf16}) {

@@ -32,6 +32,7 @@ struct Records final : train::MetricsSink {
   }
   void write(const train::SampleRecord& record) override { sampled_after.push_back(record.iteration); }
   void write(const train::TaskRecord& record) override { tasks_after.push_back(record.iteration); }
+  void write(const train::RewindRecord&) override {}
   std::vector<double> losses;
   std::vector<std::int64_t> evaluated_after;
   std::vector<std::int64_t> sampled_after;

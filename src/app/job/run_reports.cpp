@@ -119,6 +119,14 @@ void RunReports::write(const train::SampleRecord& record) { write_record(record)
 
 void RunReports::write(const train::TaskRecord& record) { write_record(record); }
 
+void RunReports::write(const train::RewindRecord& record) {
+  write_record(record);
+  if (!attempts_) return;
+  attempt("<metrics_file>", [&] {
+    attempts_->note_rewind({std::time(nullptr), record.rewind.from, record.rewind.to});
+  });
+}
+
 void RunReports::attempt(const char* option, const std::function<void()>& write) {
   try {
     write();

@@ -38,6 +38,7 @@ class RunReports final : public train::MetricsSink {
   void write(const train::EvaluationRecord& record) override;
   void write(const train::SampleRecord& record) override;
   void write(const train::TaskRecord& record) override;
+  void write(const train::RewindRecord& record) override;
 
   /// Adds the hooks of the training loop, and observes its checkpoints.
   void set_hooks(train::RunHooks& hooks);

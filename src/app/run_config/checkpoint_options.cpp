@@ -46,8 +46,11 @@ void CheckpointOptions::declare(Options& options, RunKind kind) {
   options.add_flag("use-checkpoint-opt-param-scheduler,use-checkpoint-opt_param-scheduler", &use_checkpoint_schedule,
                    "With --load: resume with the checkpoint's learning rate and weight decay.");
   options.add("save-interval", &save_interval, "N", "Iterations between checkpoints.", at_least(1));
-  options.add("keep-last", &keep_last, "K",
-              "Keep only the K newest checkpoints; 0: all. Default 0, or 1 with --save-retain-interval.", at_least(0));
+  options.add(
+      "keep-last", &keep_last, "K",
+      "Keep only the K newest checkpoints, and those that --rewind-on-spike may load; 0: all. Default 0, or 1 with "
+      "--save-retain-interval.",
+      at_least(0));
   options.add("save-retain-interval", &retain_interval, "N",
               "Never delete the checkpoints of iterations divisible by N, in addition to those of --keep-last.",
               at_least(1));

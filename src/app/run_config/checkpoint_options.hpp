@@ -69,7 +69,8 @@ struct CheckpointOptions {
     return {.asynchronous = async_save,
             .on_error = on_save_error,
             .keep = {.keep_last = kept, .retain_interval = retain_interval},
-            .optimizer = saved_optimizer()};
+            .optimizer = saved_optimizer(),
+            .continues = load == save && !starts_anew() && !no_load_optimizer};
   }
 
  private:

@@ -96,6 +96,24 @@ void PrecisionOptions::declare_loss_scale(Options& options) {
       at_least(1));
 }
 
+void PrecisionOptions::declare_rewinds(Options& options) {
+  options.add_flag(
+      "rewind-on-spike", &rewind_on_spike,
+      "After a spike of the loss go back to an earlier checkpoint, and leave out the samples since. Iterations count "
+      "on; "
+      "the learning rate continues from the checkpoint's. A loss or gradient that is not finite skips its update, and "
+      "counts as a high loss.");
+  options.add("spike-z-score", &rewinds.z_score, "X",
+              "With --rewind-on-spike: a loss is high if it exceeds the mean of the last 128 others by more than X "
+              "times their standard deviation.",
+              at_least(0));
+  options.add("spike-iterations", &rewinds.iterations, "N", "High losses in a row that are a spike.", at_least(1));
+  options.add("rewind-distance", &rewinds.distance, "N",
+              "Go back to a checkpoint at least N iterations before the first of them.", at_least(1));
+  options.add("max-rewinds", &rewinds.max_rewinds, "N", "Rewinds of a run; the next spike ends it with exit code 8.",
+              at_least(1));
+}
+
 void PrecisionOptions::settle(const Options& options, Problems& problems) {
   problems.expect(!(bf16 && fp16), "--bf16 and --fp16 exclude each other");
   problems.expect(!(bf16 || fp16) || !options.given("dtype") || dtype == (bf16 ? DType::bf16 : DType::fp16),
@@ -123,6 +141,9 @@ void PrecisionOptions::settle(const Options& options, Problems& problems) {
   problems.need(options, {"spiky-loss-factor", "skip-spiky-loss"}, check_for_spiky_loss, "--check-for-spiky-loss");
   if (check_for_spiky_loss) guards.spiky_loss_factor = spiky_loss_factor.value_or(10);
   guards.iterations_to_skip.insert(iterations_to_skip.begin(), iterations_to_skip.end());
+  problems.need(options, {"spike-z-score", "spike-iterations", "rewind-distance", "max-rewinds"}, rewind_on_spike,
+                "--rewind-on-spike, --save and --save-interval");
+  if (rewind_on_spike) guards.rewinds = rewinds;
   const bool skips = no_check_for_nan || loss_scale.dynamic;
   problems.need(options, {"max-skipped"}, skips,
                 "--no-check-for-nan-in-loss-and-grad or fp16 with a dynamic loss scale: otherwise the first loss or "

@@ -25,6 +25,8 @@ struct PrecisionOptions {
   std::vector<std::int64_t> iterations_to_skip;
   train::GuardOptions guards;
   int max_skipped = 10;
+  bool rewind_on_spike = false;
+  train::RewindOptions rewinds;
   bool precision_aware = false;
   DType exp_avg_dtype = DType::fp32;
   DType exp_avg_sq_dtype = DType::fp32;
@@ -37,6 +39,7 @@ struct PrecisionOptions {
 
   void declare(Options& options);
   void declare_loss_scale(Options& options);
+  void declare_rewinds(Options& options);
   /// Sets `dtype`, `fp8`, `loss_scale` and `guards` from the flags.
   void settle(const Options& options, Problems& problems);
   optim::AdamWOptions with_types(optim::AdamWOptions adamw) const {

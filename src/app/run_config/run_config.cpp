@@ -25,6 +25,7 @@ RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(opti
   options.section("Optimizer");
   config_.optimizer.declare(options);
   config_.precision.declare_loss_scale(options);
+  if (!is_task) config_.precision.declare_rewinds(options);
   if (!is_task) config_.data.declare(options);
   options.section("Run");
   config_.run.declare_intervals(options, kind);
@@ -134,6 +135,13 @@ void RunConfigReader::finish(const std::optional<model::ModelConfig>& model, Pro
   problems.exclude(!times || !config_.execution.cuda_graphs, "time-communication", "cuda-graphs",
                    "recorded waits cannot be timed");
   config_.checkpoint.check(options_, problems);
+  if (config_.precision.rewind_on_spike) {
+    const CheckpointOptions& checkpoint = config_.checkpoint;
+    problems.expect(!checkpoint.save.empty() && checkpoint.save_interval > 0,
+                    "--rewind-on-spike needs --save and --save-interval");
+    problems.exclude(!checkpoint.no_save_optimizer, "rewind-on-spike", "no-save-optim",
+                     "a rewind loads the optimizer's state");
+  }
   if (config_.run.schedule.skip_training) config_.checkpoint.save.clear();
   for (const auto& [name, value] : options_.values()) {
     config_.option_values.push_back({name, value, options_.given(name)});

@@ -87,6 +87,7 @@ void StepGuard::check(TrainRecord& record, const Progress& progress, const std::
   const std::vector<int> differing = ranks_that_differ(first, result());
   const bool is_root = model_.world().rank() == 0;
   if (differing.empty() && bad) {
+    if (options_.rewinds) return;  // the update is skipped
     throw NumericalError(
         "loss or gradients of {} are not finite ({}), in a second run of the step, too: {}. Nothing was saved since. "
         "Try a lower <lr>, check the data, continue from an earlier checkpoint, or leave the iteration out by "

@@ -38,9 +38,9 @@ class StepGuard {
 
   /// Checks the step that `record` describes, the next one after `progress`. If it is not finite, or its loss is spiky,
   /// `run_again` computes it again and overwrites `record`. If the result repeats, throws NumericalError with the first
-  /// bad tensor; a spiky loss is a warning, and skips the update if the options say so. Otherwise warns with the rank
-  /// and host that differ first, and keeps the second result. Throws MachineError if that is bad too, or after too many
-  /// such faults. Collective.
+  /// bad tensor, unless the options have rewinds; a spiky loss is a warning, and skips the update if the options say
+  /// so. Otherwise warns with the rank and host that differ first, and keeps the second result. Throws MachineError if
+  /// that is bad too, or after too many such faults. Collective.
   void check(TrainRecord& record, const Progress& progress, const std::function<void()>& run_again);
 
  private:

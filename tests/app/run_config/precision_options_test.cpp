@@ -23,6 +23,21 @@ TEST(PrecisionOptions, RefusesGuardsThatWouldDoNothing) {
   expect_refused(gpt + "--skip-spiky-loss", "--skip-spiky-loss needs --check-for-spiky-loss");
   expect_refused(gpt + "--spiky-loss-factor 5", "--spiky-loss-factor needs --check-for-spiky-loss");
   EXPECT_EQ(options_of("--check-for-spiky-loss").guards.spiky_loss_factor, 10);
+  expect_refused(gpt + "--rewind-on-spike --save saved", "--rewind-on-spike needs --save and --save-interval");
+  expect_refused(gpt + "--rewind-on-spike --save saved --save-interval 5 --no-save-optim",
+                 "--rewind-on-spike and --no-save-optim exclude each other");
+  for (const char* option : {"--spike-z-score 3", "--spike-iterations 4", "--rewind-distance 5", "--max-rewinds 6"}) {
+    expect_refused(gpt + option, "needs --rewind-on-spike");
+  }
+  const train::TrainOptions rewinds = options_of(
+      "--rewind-on-spike --save saved --save-interval 5 --spike-z-score 3 --spike-iterations 4 --rewind-distance 5 "
+      "--max-rewinds 6");
+  EXPECT_EQ(rewinds.guards.rewinds->z_score, 3);
+  EXPECT_EQ(rewinds.guards.rewinds->iterations, 4);
+  EXPECT_EQ(rewinds.guards.rewinds->distance, 5);
+  EXPECT_EQ(rewinds.guards.rewinds->max_rewinds, 6);
+  EXPECT_EQ(attributes_of(rewinds).texts().at("training.spike-z-score"), "3");
+  EXPECT_FALSE(options_of("").guards.rewinds);
   expect_refused(gpt + "--iterations-to-skip 3 0",
                  "--iterations-to-skip 3 0 has the element '0', which must be at least 1");
   EXPECT_EQ(options_of("--iterations-to-skip 7 3").guards.iterations_to_skip, (std::set<std::int64_t>{3, 7}));

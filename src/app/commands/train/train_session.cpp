@@ -146,8 +146,12 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
     collectively(world(), [&] { check_file_limit(shard_bytes(state_->tensors()), "this rank's checkpoint file"); });
     Attributes attributes = plan_.attributes;
     attributes.put("options", config_.options_text());
-    hooks.checkpoints = &checkpoints.emplace(*plan_.store, world(), trainer_, *state_, std::move(attributes),
-                                             plan_.blobs, config_.checkpoint.writer());
+    train::CheckpointWriterOptions options = config_.checkpoint.writer();
+    if (const auto& rewinds = trainer_.rewinds()) {
+      options.keep.rewind_distance = rewinds->distance + rewinds->iterations - 1;  // from the end of a spike
+    }
+    hooks.checkpoints =
+        &checkpoints.emplace(*plan_.store, world(), trainer_, *state_, std::move(attributes), plan_.blobs, options);
   }
   // Opened after the checkpoint folder is locked and known to be writable: only its job may change the records.
   RunReports reports(job_, config_, model_, trainer_, communication_.get(), plan_.load_ms);
