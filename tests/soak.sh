@@ -101,6 +101,7 @@ begun_attempts() { grep -vc returned "$folder/lives" 2>/dev/null; }
 more_attempts() { [ "$(begun_attempts)" -gt "$1" ]; }
 beyond() { [ "$(step_reached "$folder")" -gt "$1" ]; }
 ranks() { pgrep -f "^$scratch/rank train .*$folder/"; }
+several_checkpoints() { [ "$(find "$folder/checkpoints" -maxdepth 1 -name 'step-*' | wc -l)" -ge 2 ]; }
 have_ranks() { [ "$(ranks | wc -l)" = 4 ]; }
 no_ranks() { [ -z "$(ranks)" ]; }
 verified() { "$trireme" checkpoint verify "$folder/checkpoints" >out 2>err; }
@@ -224,8 +225,8 @@ summary() {
 
 # one_fault: at a random moment, and waits until training has come beyond it.
 one_fault() {
-  local name before base begun newest returned
-  before=$(begun_attempts)
+  local name first before base begun newest returned
+  await "second checkpoint" several_checkpoints # a damaged one, if alone, ends a job for good
   await "ranks" have_ranks
   pause 4
   # Not at the end: a last checkpoint that cannot be saved ends a job for good.
@@ -238,6 +239,7 @@ one_fault() {
   name=${bag[0]}
   bag=("${bag[@]:1}")
   newest=$(step_reached "$folder") returned=$(wc -l <"$folder/lives")
+  first=$(begun_attempts) before=$first
   target='' ends=0 down='' patient='' net_fd=''
   begun=$SECONDS
   "fault_$name"
@@ -252,7 +254,7 @@ one_fault() {
   total=$((total + 1))
   count[$name]=$((${count[$name]:-0} + 1))
   seconds[$name]=$((${seconds[$name]:-0} + SECONDS - begun))
-  attempts_of[$name]=$((${attempts_of[$name]:-0} + $(begun_attempts) - before + (name == kill_twice)))
+  attempts_of[$name]=$((${attempts_of[$name]:-0} + $(begun_attempts) - first))
   returned=$(tail -n +$((returned + 1)) "$folder/lives" | sed -n 's/.*returned //p' | paste -sd' ')
   printf '%(%T)T %4d %s: %s at step %d: ' -1 $total "${name//_/ }" "$target" "$newest"
   echo "attempts $(begun_attempts), returned ${returned:-nothing}; step $(step_reached "$folder") after $((SECONDS - begun)) s"
@@ -332,7 +334,6 @@ end=$((SECONDS + $(awk -v h="$hours" 'BEGIN { print int(3600 * h) }')))
 while [ $SECONDS -lt $end ]; do
   lacking=''
   submit soak --train-iters "$iterations" $( ((jobs_done % 2)) && echo --async-save)
-  await "first checkpoint" beyond 0
   while [ -n "$(state)" ] && [ $SECONDS -lt $end ]; do one_fault; done
   await "end of the job" false
   check_run
