@@ -32,6 +32,17 @@ constexpr microseconds linger{50};
 
 constexpr std::align_val_t alignment{64};
 
+/// Adds the operation to the message of an MpiError.
+std::exception_ptr with_context(const std::exception_ptr& failure, const std::string& description) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const MpiError& error) {
+    return std::make_exception_ptr(MpiError(fmt::format("{}, in {}", error.what(), description)));
+  } catch (...) {
+    return failure;
+  }
+}
+
 }  // namespace
 
 bool Operation::advance() {
@@ -101,8 +112,10 @@ std::shared_ptr<ProgressEngine::Entry> ProgressEngine::submit(Operation operatio
 bool ProgressEngine::advance(Entry& entry) {
   const bool moved = entry.operation->advance();
   if (entry.operation->finished()) {
-    entry.failure = entry.operation->failure();
-    if (entry.failure) failed_.push_back(std::move(*entry.operation));
+    if (entry.operation->failure()) {
+      entry.failure = with_context(entry.operation->failure(), entry.description);
+      failed_.push_back(std::move(*entry.operation));
+    }
     entry.operation.reset();
     entry.finished.store(true, std::memory_order_release);
   }

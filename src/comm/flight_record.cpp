@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -21,46 +22,46 @@ std::string time_text() {
 
 class RecordedCommunicator final : public ForwardingCommunicator {
  public:
-  RecordedCommunicator(Communicator& inner, std::unique_ptr<Communicator> owned, std::vector<int> ranks,
-                       std::shared_ptr<FlightRecord> record)
-      : ForwardingCommunicator(inner),
-        owned_(std::move(owned)),
+  template <class Inner>
+  RecordedCommunicator(Inner&& inner, std::vector<int> ranks, const Stream& compute, FlightRecord& record)
+      : ForwardingCommunicator(std::forward<Inner>(inner)),
         ranks_(std::move(ranks)),
         sent_(ranks_.size()),
         received_(ranks_.size()),
-        record_(std::move(record)) {}
+        compute_(&compute),
+        record_(record) {}
 
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
-    add(op == ReduceOp::sum ? "all-reduce" : "all-reduce-max", data);
+    add(stream, op == ReduceOp::sum ? "all-reduce" : "all-reduce-max", data);
     return ForwardingCommunicator::all_reduce(stream, data, op);
   }
   Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
-    add("reduce-scatter", in);
+    add(stream, "reduce-scatter", in);
     return ForwardingCommunicator::reduce_scatter(stream, in, out, op);
   }
   Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
-    add("all-gather", out);
+    add(stream, "all-gather", out);
     return ForwardingCommunicator::all_gather(stream, in, out);
   }
   Work broadcast(Stream& stream, TensorView data, int root) override {
-    add("broadcast", data);
+    add(stream, "broadcast", data);
     return ForwardingCommunicator::broadcast(stream, data, root);
   }
   std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
-    add(transfers);
+    add(stream, transfers);
     return ForwardingCommunicator::exchange(stream, transfers);
   }
   Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override {
-    add(transfers);
+    add(stream, transfers);
     return ForwardingCommunicator::grouped_exchange(stream, transfers);
   }
   void barrier() override {
-    record_->add(call("barrier", ++collectives_));
+    record_.add(call("barrier", ++collectives_, "-"));
     ForwardingCommunicator::barrier();
   }
 
  private:
-  FlightRecord::Call call(std::string_view operation, std::int64_t number) const {
+  FlightRecord::Call call(std::string_view operation, std::int64_t number, std::string_view stream) const {
     return {.number = number,
             .group = name(),
             .first_rank = ranks_.front(),
@@ -68,37 +69,43 @@ class RecordedCommunicator final : public ForwardingCommunicator {
             .operation = operation,
             .peer = -1,
             .type = "-",
-            .elements = 0};
+            .elements = 0,
+            .stream = stream};
   }
-  void add(std::string_view operation, ConstTensorView data) {
-    FlightRecord::Call added = call(operation, ++collectives_);
+  std::string_view name_of_stream(const Stream& stream) const {
+    if (&stream == compute_) return "compute";
+    return dynamic_cast<const ImmediateStream*>(&stream) != nullptr ? "host" : "other";
+  }
+  void add(const Stream& stream, std::string_view operation, ConstTensorView data) {
+    FlightRecord::Call added = call(operation, ++collectives_, name_of_stream(stream));
     added.type = name_of(data.dtype());
     added.elements = data.numel();
-    record_->add(added);
+    record_.add(added);
   }
-  void add(std::span<const Transfer> transfers) {
+  void add(const Stream& stream, std::span<const Transfer> transfers) {
     for (const Transfer& transfer : transfers) {
       const bool sends = transfer.direction == Transfer::Direction::send;
       const auto peer = static_cast<std::size_t>(transfer.peer);
-      FlightRecord::Call added = call(sends ? "send" : "receive", ++(sends ? sent_ : received_)[peer]);
+      FlightRecord::Call added =
+          call(sends ? "send" : "receive", ++(sends ? sent_ : received_)[peer], name_of_stream(stream));
       added.peer = ranks_[peer];
       added.type = name_of(transfer.data.dtype());
       added.elements = transfer.data.numel();
-      record_->add(added);
+      record_.add(added);
     }
   }
 
-  std::unique_ptr<Communicator> owned_;
   std::vector<int> ranks_;
   std::int64_t collectives_ = 0;
   std::vector<std::int64_t> sent_, received_;  // by rank of the group
-  std::shared_ptr<FlightRecord> record_;
+  const Stream* compute_;
+  FlightRecord& record_;
 };
 
 }  // namespace
 
 FlightRecord::FlightRecord(Write write, int rank, int world_size) : write_(std::move(write)) {
-  this->write(fmt::format("flight record 1 of rank {} of {} on host {:.32}, process {}, since {}", rank, world_size,
+  this->write(fmt::format("flight record 2 of rank {} of {} on host {:.32}, process {}, since {}", rank, world_size,
                           host_name(), getpid(), time_text()),
               0);
 }
@@ -106,10 +113,25 @@ FlightRecord::FlightRecord(Write write, int rank, int world_size) : write_(std::
 void FlightRecord::add(const Call& call) {
   const std::lock_guard lock(mutex_);
   const std::int64_t number = ++calls_;
-  write(fmt::format("{} {} {} {} {} {} {} {} {} {}", number, call.number, time_text(), call.group, call.first_rank,
-                    call.size, call.operation, call.peer < 0 ? "-" : fmt::format("{}", call.peer), call.type,
-                    call.elements),
-        1 + (number - 1) % kept);
+  const bool has_place = !ranges_.empty() && thread_of_ranges_ == std::this_thread::get_id();
+  write(
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", number, call.number, time_text(), call.group, call.first_rank,
+                  call.size, call.operation, call.peer < 0 ? "-" : fmt::format("{}", call.peer), call.type,
+                  call.elements, call.stream, has_place ? fmt::format("{}", fmt::join(ranges_, "/")) : "-"),
+      1 + (number - 1) % kept);
+}
+
+void FlightRecord::begin_range(const char* name) {
+  if (next_ != nullptr) next_->begin_range(name);
+  const std::lock_guard lock(mutex_);
+  thread_of_ranges_ = std::this_thread::get_id();
+  ranges_.push_back(name);
+}
+
+void FlightRecord::end_range() {
+  if (next_ != nullptr) next_->end_range();
+  const std::lock_guard lock(mutex_);
+  ranges_.pop_back();
 }
 
 void FlightRecord::write(std::string line, std::int64_t at) {
@@ -118,14 +140,13 @@ void FlightRecord::write(std::string line, std::int64_t at) {
 }
 
 std::unique_ptr<Communicator> recorded(std::unique_ptr<Communicator> inner, std::vector<int> ranks,
-                                       std::shared_ptr<FlightRecord> record) {
-  Communicator& reference = *inner;
-  return std::make_unique<RecordedCommunicator>(reference, std::move(inner), std::move(ranks), std::move(record));
+                                       const Stream& compute, FlightRecord& record) {
+  return std::make_unique<RecordedCommunicator>(std::move(inner), std::move(ranks), compute, record);
 }
 
-std::unique_ptr<Communicator> recorded(Communicator& inner, std::vector<int> ranks,
-                                       std::shared_ptr<FlightRecord> record) {
-  return std::make_unique<RecordedCommunicator>(inner, nullptr, std::move(ranks), std::move(record));
+std::unique_ptr<Communicator> recorded(Communicator& inner, std::vector<int> ranks, const Stream& compute,
+                                       FlightRecord& record) {
+  return std::make_unique<RecordedCommunicator>(inner, std::move(ranks), compute, record);
 }
 
 }  // namespace trireme

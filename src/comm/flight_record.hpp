@@ -6,23 +6,26 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "src/comm/communicator.hpp"
+#include "src/tensor/trace_recorder.hpp"
 
 namespace trireme {
 
 /// Last communications that a rank has called, as lines of text in a file that outlives the process. Each call writes
 /// its line before it communicates: a rank that hangs or dies has its last call there.
 ///
-/// The file is a line that names the rank, "flight record 1 of rank 3 of 8 on host n1, process 77, since TIME", and a
+/// The file is a line that names the rank, "flight record 2 of rank 3 of 8 on host n1, process 77, since TIME", and a
 /// ring of `kept` lines, each of `line_bytes` with its line feed. A call has the fields number, number in its channel,
-/// time (UTC), group, first rank of the group, its size, operation, other rank or -, type, elements. The calls of a
-/// channel are in the same order on its ranks: the collectives of a group, or the messages from one rank to another.
-/// `report::flight_findings` compares the files of a job.
-class FlightRecord {
+/// time (UTC), group, first rank of the group, its size, operation, other rank or -, type, elements, the stream whose
+/// work it follows (compute, host, other; - for a barrier), and its place: the ranges that are open on its thread, from
+/// the outermost, "iteration/forward". The calls of a channel are in the same order on its ranks: the collectives of a
+/// group, or the messages from one rank to another. `report::flight_findings` compares the files of a job.
+class FlightRecord final : public RangeMarker {
  public:
-  static constexpr std::int64_t kept = 250, line_bytes = 128;
+  static constexpr std::int64_t kept = 250, line_bytes = 192;
 
   /// Writes a line at a byte of the file.
   using Write = std::function<void(std::string_view line, std::int64_t offset)>;
@@ -36,24 +39,33 @@ class FlightRecord {
     int peer = -1;  ///< world rank that is sent to or received from
     std::string_view type;
     std::int64_t elements = 0;
+    std::string_view stream = "-";
   };
   /// Thread-safe.
   void add(const Call& call);
+
+  /// Ranges of one thread, which are passed on to `next`, if any. It must outlive the ranges.
+  void pass_ranges_to(RangeMarker* next) { next_ = next; }
+  void begin_range(const char* name) override;
+  void end_range() override;
 
  private:
   void write(std::string line, std::int64_t at);
 
   Write write_;
-  std::mutex mutex_;
+  RangeMarker* next_ = nullptr;
+  std::mutex mutex_;  // guards everything below
   std::int64_t calls_ = 0;
+  std::vector<const char*> ranges_;
+  std::thread::id thread_of_ranges_;
 };
 
 /// Returns a communicator that adds its calls to `record` and forwards them. `ranks` are the
-/// world ranks of the group, in its order.
+/// world ranks of the group, in its order; `compute` is the stream that is called so. `record` must outlive the result.
 std::unique_ptr<Communicator> recorded(std::unique_ptr<Communicator> inner, std::vector<int> ranks,
-                                       std::shared_ptr<FlightRecord> record);
+                                       const Stream& compute, FlightRecord& record);
 /// Likewise of a communicator that must outlive the result.
-std::unique_ptr<Communicator> recorded(Communicator& inner, std::vector<int> ranks,
-                                       std::shared_ptr<FlightRecord> record);
+std::unique_ptr<Communicator> recorded(Communicator& inner, std::vector<int> ranks, const Stream& compute,
+                                       FlightRecord& record);
 
 }  // namespace trireme

@@ -1,14 +1,22 @@
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "src/comm/communicator.hpp"
 
 namespace trireme {
 
-/// Communicator that forwards every operation to another, which must outlive it; base class for decorators.
+/// Communicator that forwards every operation to another, which must outlive it or is its own; base class for
+/// decorators.
 class ForwardingCommunicator : public Communicator {
  public:
   explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}
+  explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner) : inner_(*inner), owned_(std::move(inner)) {}
   ForwardingCommunicator& operator=(ForwardingCommunicator&&) = delete;  // an argument is wrapped, not copied
+  /// Returns the communicator that was its own, and can no longer be used itself.
+  std::unique_ptr<Communicator> take_inner() { return std::move(owned_); }
+
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   const std::string& name() const override { return inner_.name(); }
@@ -34,6 +42,7 @@ class ForwardingCommunicator : public Communicator {
 
  private:
   Communicator& inner_;
+  std::unique_ptr<Communicator> owned_;
 };
 
 }  // namespace trireme

@@ -42,6 +42,7 @@ Channel channel_of(const Flight& flight, const FlightCall& call) {
 struct RankCall {
   const Flight* flight;
   const FlightCall* call;
+  std::string place() const { return call->place == "-" ? "" : " in " + call->place; }
   /// Text that agrees on all ranks of a channel.
   std::string text() const {
     const std::string_view operation = call->peer < 0 ? std::string_view(call->operation) : "message";
@@ -61,13 +62,21 @@ std::string ranks_text(std::vector<int> ranks) {
 
 using CallsByNumber = std::map<std::int64_t, std::vector<RankCall>>;
 
-/// Appends the ranks whose last call is not the newest one.
-void find_missing(const Channel& channel, const CallsByNumber& calls, std::string& lines) {
+/// Appends the ranks whose last call is not the newest one. If `complete`, the records lack no call, and a rank without
+/// calls has made none.
+void find_missing(const Channel& channel, const CallsByNumber& calls, bool complete, std::string& lines) {
   std::map<const Flight*, std::int64_t> last;
   for (const auto& [number, of_number] : calls) {
     for (const RankCall& call : of_number) last[call.flight] = number;
   }
   const std::int64_t newest = calls.rbegin()->first;
+  if (complete && std::ssize(last) < (channel.from < 0 ? channel.size : 2)) {
+    std::vector<int> ranks;
+    for (const auto& [flight, number] : last) ranks.push_back(flight->rank);
+    const RankCall& first = calls.begin()->second.front();
+    lines += fmt::format("  {}: only {} made calls, {}; first missing elsewhere: {}{}\n", channel.text(),
+                         ranks_text(ranks), newest, first.text(), first.place());
+  }
   std::map<std::int64_t, std::vector<const Flight*>> behind;
   for (const auto& [flight, number] : last) {
     if (number < newest) behind[number].push_back(flight);
@@ -76,9 +85,9 @@ void find_missing(const Channel& channel, const CallsByNumber& calls, std::strin
     std::vector<int> ranks;
     for (const Flight* flight : flights) ranks.push_back(flight->rank);
     const auto missing = calls.upper_bound(number);
-    lines += fmt::format("  {}: {} on host {} made {}, others {}; first missing there: {}\n", channel.text(),
+    lines += fmt::format("  {}: {} on host {} made {}, others {}; first missing there: {}{}\n", channel.text(),
                          ranks_text(ranks), flights.front()->host, counted(number, "call"), newest,
-                         missing->second.front().text());
+                         missing->second.front().text(), missing->second.front().place());
   }
 }
 
@@ -86,12 +95,16 @@ void find_missing(const Channel& channel, const CallsByNumber& calls, std::strin
 void find_difference(const Channel& channel, const CallsByNumber& calls, std::string& lines) {
   for (const auto& [number, of_number] : calls) {
     std::map<std::string, std::vector<int>> ranks;
-    for (const RankCall& call : of_number) ranks[call.text()].push_back(call.flight->rank);
+    std::map<std::string, std::string> places;
+    for (const RankCall& call : of_number) {
+      ranks[call.text()].push_back(call.flight->rank);
+      places.emplace(call.text(), call.place());
+    }
     if (ranks.size() == 1) continue;
     lines += fmt::format("  {}: call {} is not the same:", channel.text(), number);
     const char* separator = " ";
     for (const auto& [text, of_text] : ranks) {
-      lines += fmt::format("{}{} on {}", std::exchange(separator, "; "), text, ranks_text(of_text));
+      lines += fmt::format("{}{} on {}{}", std::exchange(separator, "; "), text, ranks_text(of_text), places.at(text));
     }
     lines += '\n';
     return;
@@ -109,8 +122,10 @@ Flight parse_flight(std::string_view text, const std::string& name) {
     for (int i = 0; i < words; ++i) head >> rest;
   };
   skip(1);
-  const bool is_flight = rest == "flight";
-  skip(4);
+  bool is_flight = rest == "flight";
+  skip(2);
+  is_flight = is_flight && rest == "2";
+  skip(2);
   head >> flight.rank;
   skip(1);
   head >> flight.world_size;
@@ -131,8 +146,10 @@ Flight parse_flight(std::string_view text, const std::string& name) {
     FlightCall call;
     std::string peer;
     line >> call.number >> call.of_channel >> call.time >> call.group >> call.first_rank >> call.size >>
-        call.operation >> peer >> call.type >> call.elements;
+        call.operation >> peer >> call.type >> call.elements >> call.stream >> std::ws;
+    std::getline(line, call.place);
     if (!line) continue;
+    call.place.erase(call.place.find_last_not_of(' ') + 1);
     if (peer != "-") std::istringstream(peer) >> call.peer;
     flight.calls.push_back(std::move(call));
   }
@@ -166,13 +183,17 @@ std::string flight_findings(std::span<const Flight> flights) {
     const std::string peer = call.peer < 0              ? ""
                              : call.operation == "send" ? fmt::format(" to rank {}", call.peer)
                                                         : fmt::format(" from rank {}", call.peer);
-    lines += fmt::format("{} of {} {}{} in group {}\n", call.operation, call.elements, call.type, peer, call.group);
+    lines += fmt::format("{} of {} {}{} in group {}", call.operation, call.elements, call.type, peer, call.group);
+    if (call.stream != "-") lines += fmt::format(", after the {} stream", call.stream);
+    lines += RankCall{flight, &call}.place() + '\n';
   }
   if (by_time.size() > max_listed) lines += fmt::format("  and {} later ones\n", by_time.size() - max_listed);
 
+  const bool complete = std::ranges::all_of(
+      flights, [](const Flight& flight) { return flight.calls.empty() || flight.calls.front().number == 1; });
   std::string missing, different;
   for (const auto& [channel, calls] : channels) {
-    find_missing(channel, calls, missing);
+    find_missing(channel, calls, complete, missing);
     find_difference(channel, calls, different);
   }
   std::vector<bool> is_there(flights.empty() ? 0 : static_cast<std::size_t>(flights.front().world_size));

@@ -4,6 +4,7 @@
 
 #include "src/comm/forwarding_communicator.hpp"
 #include "src/comm/host_collectives.hpp"
+#include "src/parallel/grid/decorated_groups.hpp"
 
 namespace trireme::train {
 
@@ -27,9 +28,9 @@ class ExposedCommunication::TimedState final : public Work::State {
 
 class ExposedCommunication::TimedCommunicator final : public ForwardingCommunicator {
  public:
-  TimedCommunicator(Communicator& inner, std::unique_ptr<Communicator> owned, std::vector<Wait>& waits,
-                    std::size_t group)
-      : ForwardingCommunicator(inner), owned_(std::move(owned)), waits_(waits), group_(group) {}
+  template <class Inner>
+  TimedCommunicator(Inner&& inner, std::vector<Wait>& waits, std::size_t group)
+      : ForwardingCommunicator(std::forward<Inner>(inner)), waits_(waits), group_(group) {}
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
     return timed(ForwardingCommunicator::all_reduce(stream, data, op));
   }
@@ -54,32 +55,21 @@ class ExposedCommunication::TimedCommunicator final : public ForwardingCommunica
  private:
   Work timed(Work work) { return Work(std::make_unique<TimedState>(waits_, group_, std::move(work))); }
 
-  std::unique_ptr<Communicator> owned_;
   std::vector<Wait>& waits_;
   std::size_t group_;
 };
 
 ExposedCommunication::ExposedCommunication(Communicator& world, parallel::GridCommunicators& groups)
-    : world_(world), timed_world_(timed(world, "world")) {
-  for (const parallel::GroupKind kind : parallel::all_group_kinds) {
-    std::unique_ptr<Communicator>& group = groups.of(kind);
-    // Every rank lists the same names, so that the sums over ranks match by group.
-    if (group == nullptr || group->size() == 1) {
-      names_.push_back(name_of(kind));
-    } else {
-      Communicator& inner = *group;
-      group = timed(inner, name_of(kind), std::move(group));
-    }
-  }
+    : world_(world), groups_(groups), timed_world_(std::make_unique<TimedCommunicator>(world, waits_, 0)) {
+  // Every rank lists the same names, so that the sums over ranks match by group.
+  names_.emplace_back("world");
+  for (const parallel::GroupKind kind : parallel::all_group_kinds) names_.push_back(name_of(kind));
+  parallel::decorate(groups, [this](parallel::GroupKind kind, std::unique_ptr<Communicator> group) {
+    return std::make_unique<TimedCommunicator>(std::move(group), waits_, 1 + static_cast<std::size_t>(kind));
+  });
 }
 
-ExposedCommunication::~ExposedCommunication() = default;
-
-std::unique_ptr<Communicator> ExposedCommunication::timed(Communicator& inner, const std::string& name,
-                                                          std::unique_ptr<Communicator> owned) {
-  names_.push_back(name);
-  return std::make_unique<TimedCommunicator>(inner, std::move(owned), waits_, names_.size() - 1);
-}
+ExposedCommunication::~ExposedCommunication() { parallel::undecorate(groups_); }
 
 void ExposedCommunication::restart() { waits_.clear(); }
 

@@ -17,8 +17,8 @@ using ExposedTime = std::pair<std::string, double>;
 /// Waits for late ranks do, so pipeline bubbles count as communication of the pipeline.
 class ExposedCommunication {
  public:
-  /// Replaces the communicators of `groups` with several ranks by timed ones. This object and its arguments must
-  /// outlive all communication through them.
+  /// Replaces the communicators of `groups` with several ranks by timed ones, until this object ends, which its
+  /// arguments must outlive.
   ExposedCommunication(Communicator& world, parallel::GridCommunicators& groups);
   ~ExposedCommunication();
   ExposedCommunication& operator=(ExposedCommunication&&) = delete;
@@ -42,10 +42,8 @@ class ExposedCommunication {
     std::unique_ptr<TimedEvent> begin, end;
   };
 
-  std::unique_ptr<Communicator> timed(Communicator& inner, const std::string& name,
-                                      std::unique_ptr<Communicator> owned = nullptr);
-
   Communicator& world_;
+  parallel::GridCommunicators& groups_;
   std::vector<std::string> names_;
   std::vector<Wait> waits_;
   double own_ms_ = 0;

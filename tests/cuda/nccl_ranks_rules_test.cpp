@@ -1,11 +1,17 @@
 // Rules of NCCL that ranks break together: the fake of NCCL finds each (tests/fakes/nccl/rules.hpp).
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <functional>
+#include <numeric>
+#include <optional>
 #include <string>
 
 #include "cuda/nccl/nccl_communicator.hpp"
 #include "cuda/runtime/graph.hpp"
+#include "src/base/machine.hpp"
+#include "src/comm/flight_record.hpp"
+#include "src/report/flight.hpp"
 #include "tests/fakes/fake_cuda.hpp"
 #include "tests/fakes/nccl/fake_nccl.hpp"
 #include "tests/support/message_of.hpp"
@@ -121,6 +127,69 @@ TEST_F(NcclRanksRules, MessagesOfAGroupAgree) {
       {Transfer::Direction::receive, 1 - rank(), TensorView(x_.data() + 32, {is_first ? 5 : 4})}};
   EXPECT_THAT(error_of([&] { return comm_->grouped_exchange(stream_, transfers); }),
               HasSubstr("rank 0: a message of 20 uint8; rank 1: a message of 24 uint8"));
+}
+
+/// Hangs with flight records, on two or more ranks.
+class NcclHangs : public NcclRanksRules {
+ protected:
+  void SetUp() override {
+    NcclRanksRules::SetUp();
+    record_.emplace(
+        [this](std::string_view line, std::int64_t at) {
+          const auto begin = static_cast<std::size_t>(at);
+          text_.resize(std::max(text_.size(), begin + line.size()));
+          text_.replace(begin, line.size(), line);
+        },
+        rank(), world().size());
+    std::vector<int> ranks(static_cast<std::size_t>(world().size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    recorded_ = recorded(*comm_, ranks, stream_, *record_);
+    sum(4).wait(stream_);
+    stream_.synchronize();
+  }
+  Work sum(std::int64_t size) { return recorded_->all_reduce(stream_, x(size), ReduceOp::sum); }
+  /// Expects a finding on the records of all ranks.
+  void expect_finding(const std::string& text) {
+    const std::vector<std::string> texts = gather_text(world(), text_, 0);
+    if (rank() != 0) return;
+    std::vector<report::Flight> flights;
+    for (const std::string& one : texts) flights.push_back(report::parse_flight(one, "record"));
+    EXPECT_THAT(report::flight_findings(flights), HasSubstr(text));
+  }
+  /// All but rank 0.
+  std::string others() const { return world().size() == 2 ? "rank 1" : "ranks 1, 2, 3"; }
+
+  std::string text_;
+  std::optional<FlightRecord> record_;
+  std::unique_ptr<Communicator> recorded_;
+};
+
+TEST_F(NcclHangs, ABusyRankIsNamed) {
+  if (rank() != 0) {  // which is busy with something else
+    device_->set_max_wait(0.1);
+    EXPECT_THAT(test::message_of<HungError>([&] {
+                  sum(8).wait(stream_);
+                  stream_.synchronize();
+                }),
+                HasSubstr("in the group gpu: all-reduce of 8 fp32"));
+    device_->set_max_wait(0);
+  }
+  expect_finding(
+      fmt::format("rank 0 on host {} made 1 call, others 2; first missing there: all-reduce of 8 fp32", host_name()));
+  if (rank() == 0) sum(8).wait(stream_);  // late, so that the communicators end in order
+  stream_.synchronize();
+}
+
+TEST_F(NcclHangs, ASkippedCollectiveIsNamed) {
+  EXPECT_THAT(error_of([&] { return rank() == 0 ? recorded_->broadcast(stream_, x(4), 0) : sum(8); }),
+              HasSubstr("rank 0: ncclBroadcast of 16 uint8, root 0; rank 1: ncclAllReduce of 8 float32"));
+  expect_finding("call 2 is not the same: all-reduce of 8 fp32 on " + others() + "; broadcast of 4 fp32 on rank 0");
+}
+
+TEST_F(NcclHangs, SizesThatDifferAreNamed) {
+  EXPECT_THAT(error_of([&] { return sum(rank() == 0 ? 4 : 8); }),
+              HasSubstr("rank 0: ncclAllReduce of 4 float32, sum; rank 1: ncclAllReduce of 8 float32, sum"));
+  expect_finding("call 2 is not the same: all-reduce of 4 fp32 on rank 0; all-reduce of 8 fp32 on " + others());
 }
 
 }  // namespace

@@ -88,6 +88,12 @@ done
 check "after the results of those before" cmp out <(head -1 seeds.json)
 done_by 2 "${seeds[@]}" --load again --load-or-init --save again --pp 2
 check "it goes on to the same results, the ensemble's too" cmp out seeds.json
+# Decorators of the groups end with the session of their seed.
+done_by 2 "${seeds[@]}" --pp 2 --flight-record flights --time-communication --metrics-file timed.jsonl
+check "records of communication and its times do not change the results" cmp out seeds.json
+check "each seed has its times" [ "$(grep -l exposed_communication_ms timed.jsonl.seed-123[456] | wc -l)" -eq 3 ]
+done_by 1 report --flight flights
+check "and the last its records" grep -q 'every rank has made the same calls' out
 done_by 1 "${seeds[@]}" --load again --save again --test-data dev.jsonl
 check "measured on other test data it leaves out what it lacks" [ "$(grep -c '"test": {\|"ensemble_test"' out)" -eq 0 ]
 check "and says so" grep -q 'no ensemble_test: an earlier run measured 3 of the seeds, without these data' err

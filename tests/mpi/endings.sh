@@ -8,7 +8,7 @@ failures=0
 # check HOW EXIT_CODE MESSAGE TIMES: 4 ranks end as HOW; stderr holds MESSAGE exactly TIMES times (0: not looked for)
 check() {
   local output code begin=$SECONDS
-  output=$(timeout 30 "$mpiexec" -n 4 "$program" "$1" 2>&1 >/dev/null)
+  output=$(timeout 30 "$mpiexec" -n 4 "$program" "$1" "$records" 2>&1 >/dev/null)
   code=$?
   local seconds=$((SECONDS - begin)) found=0
   [ -z "$3" ] || found=$(grep -cF -- "$3" <<<"$output")
@@ -21,6 +21,21 @@ check() {
   fi
 }
 
+# found HOW MESSAGE: the flight records that the last check left have this finding.
+found() {
+  local output
+  output=$("$program" findings "$records")
+  if grep -qF -- "$2" <<<"$output"; then
+    echo "passed: $1: $2"
+  else
+    echo "FAILED: $1: no finding $2"
+    echo "$output"
+    failures=$((failures + 1))
+  fi
+}
+
+records=$(mktemp -d)
+trap 'rm -rf "$records"' EXIT
 check all_right 0 "" 0
 check stopped_early 75 "" 0
 check all_throw 2 "the heads do not divide" 1
@@ -31,9 +46,14 @@ check one_throws_while_communicating 3 "rank 1 on host $(hostname) failed alone 
 check one_is_killed 137 "" 0
 check one_is_stopped 7 "the job hangs: rank 1 on host $(hostname) does not answer" 1
 check one_is_stopped 7 "ranks 0, 2, 3: waiting for 1 s in an all-reduce of the group world for rank 1" 1
+check one_is_busy 7 "the job hangs: rank 1 on host $(hostname) does not answer" 1
+found one_is_busy "only ranks 0, 2, 3 made calls, 1; first missing elsewhere: all-reduce-max of 1 int32"
 check one_never_starts 7 "rank 0 on host $(hostname) waited 0.02 minutes for all ranks to reach MPI_Init" 1
 check one_goes_another_way 7 "the job hangs: every rank waits" 1
 check one_goes_another_way 7 "rank 1: waiting for 1 s in a barrier of the group world for other ranks" 1
+found one_goes_another_way "call 1 is not the same: all-reduce-max of 1 int32 on ranks 0, 2, 3; barrier on rank 1"
+check one_differs 4 "from rank 1 of its group where 928 were expected: the ranks do not call the same operations in the same order, in an all-reduce of the group world" 1
+found one_differs "call 1 is not the same: all-reduce of 1000 fp32 on ranks 0, 2, 3; all-reduce of 900 fp32 on rank 1"
 
 # A launcher that MPI does not know: each task would be alone and take itself for the whole job.
 if output=$(PMI_SIZE=4 "$program" all_right 2>&1 >/dev/null); then

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include "src/base/error.hpp"
 #include "src/comm/flight_record.hpp"
 #include "src/comm/self_communicator.hpp"
@@ -18,9 +20,6 @@ using ::testing::Not;
 class File {
  public:
   FlightRecord record(int rank, int world_size) { return FlightRecord(writer(), rank, world_size); }
-  std::shared_ptr<FlightRecord> shared_record(int rank, int world_size) {
-    return std::make_shared<FlightRecord>(writer(), rank, world_size);
-  }
   Flight read() const { return parse_flight(text_, "a.txt"); }
   const std::string& text() const { return text_; }
 
@@ -93,35 +92,65 @@ TEST(Flight, ComparesMessagesWithTheirReceipts) {
 
 TEST(Flight, RecordsTheCallsOfACommunicator) {
   File file;
-  const std::shared_ptr<FlightRecord> record = file.shared_record(5, 8);
-  const auto comm = recorded(std::make_unique<SelfCommunicator>("tensor"), {5}, record);
-  ImmediateStream host;
+  FlightRecord record = file.record(5, 8);
+  ImmediateStream host, other;
+  const auto comm = recorded(std::make_unique<SelfCommunicator>("tensor"), {5}, host, record);
+  TraceRecorder trace(host, &record, TraceRecorder::Times::none);
   float numbers[4] = {};
-  comm->all_reduce(host, TensorView(numbers, {4}), ReduceOp::sum).wait(host);
-  comm->all_gather(host, ConstTensorView(numbers, {4}), TensorView(numbers, {4})).wait(host);
+  {
+    const TraceScope iteration(&trace, "iteration", "iteration");
+    comm->all_reduce(host, TensorView(numbers, {4}), ReduceOp::sum).wait(host);
+    const TraceScope sums(&trace, "reduce gradients", "communication");
+    comm->all_gather(other, ConstTensorView(numbers, {4}), TensorView(numbers, {4})).wait(host);
+    std::thread([&] { comm->broadcast(host, TensorView(numbers, {4}), 0).wait(host); }).join();
+  }
   comm->barrier();
   const Flight flight = file.read();
   EXPECT_EQ(flight.rank, 5);
   EXPECT_EQ(flight.world_size, 8);
-  ASSERT_EQ(flight.calls.size(), 3);
+  ASSERT_EQ(flight.calls.size(), 4);
   EXPECT_EQ(flight.calls[0].operation, "all-reduce");
   EXPECT_EQ(flight.calls[1].operation, "all-gather");
   EXPECT_EQ(flight.calls[1].elements, 4);
   EXPECT_EQ(flight.calls[1].first_rank, 5);
-  EXPECT_EQ(flight.calls[2].operation, "barrier");
-  EXPECT_EQ(flight.calls[2].of_channel, 3);
+  EXPECT_EQ(flight.calls[3].operation, "barrier");
+  EXPECT_EQ(flight.calls[3].of_channel, 4);
+  const char* places[][2] = {
+      {"compute", "iteration"}, {"host", "iteration/reduce gradients"}, {"compute", "-"}, {"-", "-"}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(flight.calls[i].stream, places[i][0]) << i;
+    EXPECT_EQ(flight.calls[i].place, places[i][1]) << i;
+  }
+}
+
+TEST(Flight, NamesTheStreamAndThePlaceOfCalls) {
+  File files[2];
+  FlightRecord records[] = {files[0].record(0, 2), files[1].record(1, 2)};
+  for (int rank = 0; rank < 2; ++rank) {
+    records[rank].begin_range("iteration");
+    records[rank].begin_range("optimizer");
+    FlightRecord::Call call = collective(1, "all-gather", rank == 0 ? 8 : 9);
+    call.stream = "compute";
+    records[rank].add(call);
+    records[rank].end_range();
+  }
+  records[1].add(collective(2, "all-reduce", 4096));
+  const std::string text = flight_findings(std::vector{files[0].read(), files[1].read()});
+  EXPECT_THAT(text, HasSubstr("all-gather of 8 fp32 in group data, after the compute stream in iteration/optimizer\n"));
+  EXPECT_THAT(text, HasSubstr("all-gather of 8 fp32 on rank 0 in iteration/optimizer; all-gather of 9 fp32 on rank 1"));
+  EXPECT_THAT(text, HasSubstr("first missing there: all-reduce of 4096 fp32 in iteration\n"));
 }
 
 TEST(Flight, RefusesAndLeavesOutWhatIsNoRecord) {
   EXPECT_THAT(test::message_of<DataError>([] { parse_flight("", "a.txt"); }),
               HasSubstr("a.txt is not a flight record"));
   EXPECT_THAT(test::message_of<DataError>(
-                  [] { parse_flight("flight record 1 of rank 9 of 2 on host n, process 1, since x\n", "a.txt"); }),
+                  [] { parse_flight("flight record 2 of rank 9 of 2 on host n, process 1, since x\n", "a.txt"); }),
               HasSubstr("a.txt is not a flight record"));
   File file;
   FlightRecord record = file.record(0, 1);
   for (int i = 1; i < 4; ++i) record.add(collective(i, "all-reduce", 8));
-  EXPECT_EQ(parse_flight(std::string_view(file.text()).substr(0, file.text().size() - 100), "a.txt").calls.size(), 2);
+  EXPECT_EQ(parse_flight(std::string_view(file.text()).substr(0, file.text().size() - 150), "a.txt").calls.size(), 2);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
+#include "src/parallel/grid/decorated_groups.hpp"
 #include "src/report/flight.hpp"
 
 namespace trireme::app {
@@ -28,7 +29,7 @@ std::vector<std::string> records_in(const std::string& folder) {
 
 }  // namespace
 
-FlightRecorder::FlightRecorder(Job& job, const std::string& folder) {
+FlightRecorder::FlightRecorder(Job& job, const std::string& folder) : job_(job) {
   Communicator& world = *job.world;
   const std::string start = broadcast_text(world, fmt::format("{:%Y%m%dT%H%M%S}", fmt::gmtime(std::time(nullptr))), 0);
   const std::string own = folder + "/" + start;
@@ -36,26 +37,25 @@ FlightRecorder::FlightRecorder(Job& job, const std::string& folder) {
   collectively(world, [&] {
     if (job.is_root()) io::make_folders(own);
   });
-  std::shared_ptr<FlightRecord> record;  // shared with the groups, which outlive this object
   collectively(world, [&] {
     const auto file =
         std::make_shared<io::Descriptor>(::open(path.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666));
     if (file->get() < 0) io::throw_system_error("cannot create " + path, errno);
-    record = std::make_shared<FlightRecord>(
-        [file, path](std::string_view line, std::int64_t at) {
-          io::write_at(file->get(), path, line.data(), line.size(), at);
-        },
-        world.rank(), world.size());
+    record_.emplace([file, path](std::string_view line,
+                                 std::int64_t at) { io::write_at(file->get(), path, line.data(), line.size(), at); },
+                    world.rank(), world.size());
   });
   std::vector<int> all(static_cast<std::size_t>(world.size()));
   std::iota(all.begin(), all.end(), 0);
-  world_ = recorded(world, all, record);
-  for (const parallel::GroupKind kind : parallel::all_group_kinds) {
-    std::unique_ptr<Communicator>& group = job.communicators.of(kind);
-    if (group && group->size() > 1) group = recorded(std::move(group), job.grid.group(kind, world.rank()), record);
-  }
+  const Stream& compute = job.backend->compute_stream();
+  world_ = recorded(world, all, compute, *record_);
+  parallel::decorate(job.communicators, [&](parallel::GroupKind kind, std::unique_ptr<Communicator> group) {
+    return recorded(std::move(group), job.grid.group(kind, world.rank()), compute, *record_);
+  });
   log::info("records of communication: {}; if the job hangs: trireme report --flight {}", own, own);
 }
+
+FlightRecorder::~FlightRecorder() { parallel::undecorate(job_.communicators); }
 
 std::string read_flights(const std::string& folder) {
   std::string own = folder;

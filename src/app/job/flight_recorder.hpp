@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/app/job/job.hpp"
@@ -12,14 +13,19 @@ namespace trireme::app {
 /// start: the records of a job that hung stay when it is started again.
 class FlightRecorder {
  public:
-  /// Replaces the communicators of `job`'s groups by recorded ones, until the job ends. Collective. IoError if a file
-  /// cannot be made.
+  /// Replaces the communicators of `job`'s groups by recorded ones, until this object ends. Collective. IoError if a
+  /// file cannot be made.
   FlightRecorder(Job& job, const std::string& folder);
+  ~FlightRecorder();
+  FlightRecorder& operator=(FlightRecorder&&) = delete;
 
   /// The job's world, recorded.
   Communicator& world() { return *world_; }
+  FlightRecord& record() { return *record_; }
 
  private:
+  Job& job_;
+  std::optional<FlightRecord> record_;
   std::unique_ptr<Communicator> world_;
 };
 

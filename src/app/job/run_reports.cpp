@@ -22,7 +22,7 @@ double now_s() { return std::chrono::duration<double>(std::chrono::system_clock:
 }  // namespace
 
 RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& model, const train::Trainer& trainer,
-                       const train::ExposedCommunication* communication, double load_ms)
+                       const train::ExposedCommunication* communication, FlightRecord* flight, double load_ms)
     : job_(job), config_(config), model_(model), trainer_(trainer), communication_(communication) {
   const ReportOptions& options = config.report;
   const bool finds_straggler = options.straggler && job.world->size() > 1;
@@ -32,8 +32,13 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
   }
   const bool has_times = !config.run.trace_file.empty() || options.timing_level > 0;
   auto* profiled = options.profile ? dynamic_cast<ProfiledDevice*>(job.backend.get()) : nullptr;
-  if (has_times || profiled != nullptr) {
-    recorder_.emplace(job.backend->compute_stream(), profiled,
+  RangeMarker* marker = profiled;
+  if (flight != nullptr) {
+    flight->pass_ranges_to(profiled);
+    marker = flight;
+  }
+  if (has_times || marker != nullptr) {
+    recorder_.emplace(job.backend->compute_stream(), marker,
                       has_times ? TraceRecorder::Times::recorded : TraceRecorder::Times::none);
     if (!config.run.trace_file.empty()) trace_file_.emplace(config.run.trace_file, *job.world, *recorder_);
   }

@@ -15,6 +15,7 @@
 #include "io/metrics/trace_file.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/run_config/run_config.hpp"
+#include "src/comm/flight_record.hpp"
 #include "src/train/run.hpp"
 #include "src/train/timing/rank_times.hpp"
 #include "src/train/timing/step_profiler.hpp"
@@ -26,11 +27,11 @@ namespace trireme::app {
 class RunReports final : public train::MetricsSink {
  public:
   /// Opens the files for a run that continues from `trainer`'s progress, and starts recording the model. Changes
-  /// existing files only once all are open and locked against other jobs. `communication` measures waits, or is null.
-  /// The checkpoint that the run continues from took `load_ms` to load. All other arguments must live longer.
-  /// Collective.
+  /// existing files only once all are open and locked against other jobs. `communication` measures waits, and `flight`
+  /// is told what each rank does; both may be null. The checkpoint that the run continues from took `load_ms` to load.
+  /// All other arguments must live longer. Collective.
   RunReports(Job& job, const RunConfig& config, train::ParallelModel& model, const train::Trainer& trainer,
-             const train::ExposedCommunication* communication, double load_ms);
+             const train::ExposedCommunication* communication, FlightRecord* flight, double load_ms);
   ~RunReports() override;
   RunReports& operator=(RunReports&&) = delete;
 

@@ -154,7 +154,8 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
         &checkpoints.emplace(*plan_.store, world(), trainer_, *state_, std::move(attributes), plan_.blobs, options);
   }
   // Opened after the checkpoint folder is locked and known to be writable: only its job may change the records.
-  RunReports reports(job_, config_, model_, trainer_, communication_.get(), plan_.load_ms);
+  RunReports reports(job_, config_, model_, trainer_, communication_.get(), flight_ ? &flight_->record() : nullptr,
+                     plan_.load_ms);
   reports.set_hooks(hooks);
   hooks.stop_requested = [&path = config_.run.kill_switch, is_root = job_.is_root()] {
     return stop_signal_received() || (is_root && !path.empty() && io::is_there(path));
