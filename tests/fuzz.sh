@@ -2,12 +2,16 @@
 # Fuzzes what reads files of others: with libFuzzer, the address and the undefined-behaviour sanitizer, built by clang++
 # (16 or later) in build/fuzz. Findings stay in build/fuzz/TARGET; a new one becomes a seed in tests/fuzz/seeds when it is understood.
 # usage: tests/fuzz.sh [SECONDS [TARGET...]]   (default: 600 seconds of each target)
+# ARROW_ROOT, the prefix of Apache Arrow, adds the target tables.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(chat_template corpus corpus_file prompt_lines safetensors text_reader token_files tokenizer_files torch_files utf8)
+[ ${#targets[@]} -gt 0 ] || {
+  targets=(chat_template corpus corpus_file prompt_lines safetensors text_reader token_files tokenizer_files torch_files utf8)
+  [ -z "${ARROW_ROOT:-}" ] || targets+=(tables)
+}
 compiler=
 for candidate in clang++ clang++-{20,19,18,17,16}; do
   major=$("$candidate" -dumpversion 2>/dev/null | cut -d. -f1) || continue
@@ -22,6 +26,11 @@ mkdir -p $build
 flags="-std=c++20 -O1 -g -I. $(pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5)
        -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL"
 libraries="$(pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5) -lspdlog -lfmt -lutf8proc -lonig -lxxhash -lz -lzstd -lbz2 -llzma -lsimdjson"
+if [ -n "${ARROW_ROOT:-}" ]; then
+  flags+=" -DTRIREME_HAS_ARROW -isystem $ARROW_ROOT/include"
+  for folder in "$ARROW_ROOT" "$ARROW_ROOT/lib"; do libraries+=" -L$folder -Wl,-rpath,$folder"; done
+  libraries+=" -larrow -lparquet"
+fi
 
 # Objects of the layers that the targets need, each built again when it or a header is newer.
 newest_header=$(find src io tests/fuzz -name '*.hpp' -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2)

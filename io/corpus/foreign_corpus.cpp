@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/arrow/tables.hpp"
 #include "io/corpus/prepare_files.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file.hpp"
@@ -341,12 +342,17 @@ void check_is_hdf5(const std::string& path) {
   TRIREME_CHECK(fault.empty(), DataError,
                 "{} is not a corpus, {}, and make a corpus of the result by trireme corpus build", path, fault);
   if (!prepare::is_text(head)) return;
-  const bool is_named_json = prepare::holds_json(path, prepare::TextFormat::by_name);
-  const bool is_json = is_named_json || head.starts_with('{');
+  const bool is_table = find_table(path) != nullptr;
+  const bool is_known = is_table || prepare::holds_json(path, prepare::TextFormat::by_name);
+  const bool is_json = is_known || head.starts_with('{');
   throw DataError(
       "{0} is {1}, not a corpus. Make one from it: trireme corpus build <input> {0}{2} <output> CORPUS.h5 <tokenizer> "
       "NAME",
-      path, is_json ? "JSON lines" : "text", is_json && !is_named_json ? " <input_format> json" : "");
+      path,
+      is_table  ? "a table"
+      : is_json ? "JSON lines"
+                : "text",
+      is_json && !is_known ? " <input_format> json" : "");
 }
 
 }  // namespace trireme::io

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "io/arrow/tables.hpp"
 #include "io/compression/compression.hpp"
 #include "io/corpus/corpus_sink.hpp"
 #include "io/corpus/corpus_store.hpp"
@@ -34,13 +35,22 @@ class TextFiles final : public prepare::InputFiles {
     static_cast<void>(regular_file_size(path));  // throws if it is not one
     struct stat status {};
     TRIREME_CHECK(stat(path.c_str(), &status) == 0, IoError, "cannot open {}: {}", path, std::strerror(errno));
+    const prepare::Container* const table = find_table(path);
     return {.size_bytes = status.st_size,
-            .is_compressed = compression_of(path) != Compression::none,
+            .is_divisible = compression_of(path) == Compression::none &&
+                            (!table || table->table != prepare::TableKind::arrow_stream),
+            .holds_rows = table != nullptr,
             .identity = fmt::format("{} {} {}.{:09}", std::filesystem::absolute(path).string(), status.st_size,
                                     status.st_mtim.tv_sec, status.st_mtim.tv_nsec)};
   }
-  std::unique_ptr<ByteSource> open(const prepare::FileRange& range) const override {
+  std::unique_ptr<ByteSource> open(const prepare::FileRange& range, std::string_view columns) const override {
+    if (const prepare::Container* table = find_table(range.path)) return open_table(*table, range, columns);
     return open_input(range.path, range.begin, range.end);
+  }
+  std::int64_t row_group_begin(const std::string& path, std::int64_t at) const override {
+    const prepare::Container* const table = find_table(path);
+    TRIREME_CHECK(table != nullptr, DataError, "{} was a table and is none any more", path);
+    return io::row_group_begin(*table, path, at);
   }
   bool is_same(const std::string& a, const std::string& b) const override {
     std::error_code ignored;

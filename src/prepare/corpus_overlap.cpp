@@ -75,7 +75,9 @@ class Overlap {
   }
 
   void read_corpus(const ByteProgress& progress) {
-    DocumentReader reader(files_, options_.inputs, options_.reader, comm_.rank(), comm_.size());
+    TextReaderOptions whole = options_.reader;
+    whole.whole_rows = output_.has_value();
+    DocumentReader reader(files_, options_.inputs, whole, comm_.rank(), comm_.size());
     read_in_batches<Work>(
         reader, pool_, progress, [&](Work& work) { examine(work); }, [&](const Work& work) { add(work); });
   }

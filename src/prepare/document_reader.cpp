@@ -21,10 +21,9 @@ DocumentReader::DocumentReader(Files files, const std::vector<std::string>& path
     const std::int64_t begin = first_byte(rank) - before;
     const std::int64_t end = first_byte(rank + 1) - before;
     before += size_bytes;
-    const bool has_lines = options_.format == TextFormat::lines || holds_json(path, options_.format);
-    if (has_lines && !file.is_compressed) {
-      const FileRange range{path, line_begin(files_, path, size_bytes, begin),
-                            line_begin(files_, path, size_bytes, end)};
+    const bool has_lines = options_.format == TextFormat::lines || is_read_as_json(file, path, options_.format);
+    if (has_lines && file.is_divisible) {
+      const FileRange range{path, line_begin(files_, path, file, begin), line_begin(files_, path, file, end)};
       if (range.begin < range.end) ranges_.push_back(range);
     } else if (size_bytes > 0 && begin <= 0 && end > 0) {
       ranges_.push_back({path, 0, size_bytes});
@@ -37,7 +36,9 @@ bool DocumentReader::open_next() {
   earlier_bytes_ = bytes_read();
   reader_.reset();
   if (range_number_ == ranges_.size()) return false;
-  reader_.emplace(files_, std::vector<FileRange>{ranges_[range_number_++]}, options_);
+  const FileRange& range = ranges_[range_number_++];
+  reads_lines_ = options_.format == TextFormat::lines && !files_.inputs->inspect(range.path).holds_rows;
+  reader_.emplace(files_, std::vector<FileRange>{range}, options_);
   rest_ = {};
   rest_begin_ = 0;
   return true;
@@ -45,7 +46,7 @@ bool DocumentReader::open_next() {
 
 bool DocumentReader::next(TextPiece& document) {
   while (reader_ || open_next()) {
-    if (options_.format == TextFormat::lines ? next_line(document) : next_whole(document)) return true;
+    if (reads_lines_ ? next_line(document) : next_whole(document)) return true;
     if (!open_next()) break;
   }
   return false;

@@ -12,8 +12,8 @@
 namespace trireme::prepare {
 
 /// Distributes complete documents over ranks: in order, with about the same number of file bytes each. A text file is a
-/// document or, in the format `lines`, each of its non-blank lines is. Line-based files are split between ranks, each
-/// of which reads only its own ranges; single-document texts and compressed files go to one rank.
+/// document or, in the format `lines`, each of its non-blank lines is. Files of lines and tables are split between
+/// ranks, each of which reads only its own ranges; single-document texts and indivisible files go to one rank.
 class DocumentReader {
  public:
   /// Throws as TextReader does.
@@ -37,6 +37,7 @@ class DocumentReader {
   TextReaderOptions options_;
   std::size_t range_number_ = 0;  // number of the next range
   std::optional<TextReader> reader_;
+  bool reads_lines_ = false;  // in the format `lines`, if the range is not a table's
   std::int64_t total_bytes_ = 0;
   std::int64_t earlier_bytes_ = 0;  // bytes of ranges before this one
   TextPiece rest_;                  // format `lines`: text of a range read but not yet returned

@@ -41,9 +41,13 @@ class ByteSource {
 
 struct InputFileInfo {
   std::int64_t size_bytes = 0;  ///< on the disk
-  bool is_compressed = false;   ///< readable only as a whole
+  bool is_divisible = true;     ///< ranges can be read; otherwise only the entire file, compressed or a stream
+  bool holds_rows = false;      ///< a table, such as Parquet: each row is read as a line of JSON
   std::string identity = {};    ///< path, size and time of modification: changes when the file changes
 };
+
+/// All columns of a table.
+inline constexpr std::string_view all_columns = "*";
 
 /// Files to read.
 class InputFiles {
@@ -51,8 +55,12 @@ class InputFiles {
   virtual ~InputFiles() = default;
   /// Throws DataError if the path is not a regular file, or its name says compressed but its bytes do not.
   virtual InputFileInfo inspect(const std::string& path) const = 0;
-  /// Opens a range of a file. A compressed file is unpacked, and its range must be the entire file.
-  virtual std::unique_ptr<ByteSource> open(const FileRange& range) const = 0;
+  /// Opens a range of a file. That of an indivisible file must be the entire file. Compressed files are unpacked. Of a
+  /// table, the row groups that begin in the range are read, and lines of JSON have the members that the keys `columns`
+  /// (as of `JsonLines::text`) name, `all_columns`, or none.
+  virtual std::unique_ptr<ByteSource> open(const FileRange& range, std::string_view columns = "") const = 0;
+  /// Returns the first byte from `at` on where a row group of a table begins, or the file's size.
+  virtual std::int64_t row_group_begin(const std::string& path, std::int64_t at) const = 0;
   /// Returns whether two paths name the same file, existing or not.
   virtual bool is_same(const std::string& a, const std::string& b) const = 0;
   /// Throws ConfigError if two paths name the same file.

@@ -12,23 +12,19 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr const char* to_lines = "convert it to JSON lines";
+constexpr const char* to_arrow =
+    "convert it to JSON lines, or build the program with Apache Arrow, which reads it where it is not compressed as a "
+    "whole";
 constexpr const char* repack = "unpack it, or pack it again with gzip, zstd, bzip2 or xz";
 constexpr const char* unpack = "unpack it and name the files in it";
 constexpr const char* unpack_first = "unpack it first, once more where it was packed twice";
 constexpr const char* to_text = "convert it to text";
 
-struct Container {
-  std::string_view magic;
-  const char* name;
-  const char* remedy;
-  std::size_t at = 0;  ///< first byte of the magic
-};
-
 constexpr Container containers[] = {
-    {"PAR1"sv, "Parquet", to_lines},
+    {"PAR1"sv, "Parquet", to_arrow, 0, TableKind::parquet},
     {"PARE"sv, "encrypted Parquet", to_lines},
-    {"ARROW1"sv, "Arrow or Feather", to_lines},
-    {"\xFF\xFF\xFF\xFF"sv, "an Arrow stream", to_lines},
+    {"ARROW1"sv, "Arrow or Feather", to_arrow, 0, TableKind::arrow_file},
+    {"\xFF\xFF\xFF\xFF"sv, "an Arrow stream", to_arrow, 0, TableKind::arrow_stream},
     {"FEA1"sv, "Feather", to_lines},
     {"ORC"sv, "ORC", to_lines},
     {"Obj\x01"sv, "Avro", to_lines},
@@ -110,13 +106,17 @@ std::vector<FileRange> whole_files(const std::vector<std::string>& paths) {
 
 bool is_text(std::string_view head) { return std::ranges::none_of(head, is_control); }
 
+const Container* find_container(std::string_view head) {
+  if (is_text(head)) return nullptr;
+  const auto found = std::ranges::find_if(containers, [&](const Container& container) {
+    return head.size() >= container.at && head.substr(container.at).starts_with(container.magic);
+  });
+  return found == std::end(containers) ? nullptr : found;
+}
+
 std::string container_fault(std::string_view head) {
-  if (is_text(head)) return "";
-  for (const Container& container : containers) {
-    if (head.size() < container.at || !head.substr(container.at).starts_with(container.magic)) continue;
-    return fmt::format("its first bytes are those of {}: {}", container.name, container.remedy);
-  }
-  return "";
+  const Container* const found = find_container(head);
+  return found ? fmt::format("its first bytes are those of {}: {}", found->name, found->remedy) : "";
 }
 
 void check_is_text(const std::string& path, std::string_view head) {
@@ -154,12 +154,13 @@ std::int64_t LinesBefore::count() {
   return count_;
 }
 
-std::int64_t line_begin(const Files& files, const std::string& path, std::int64_t size_bytes, std::int64_t at) {
-  if (at <= 0 || at >= size_bytes) return std::clamp<std::int64_t>(at, 0, size_bytes);
-  const auto file = files.inputs->open({path, at - 1, size_bytes});
+std::int64_t line_begin(const Files& files, const std::string& path, const InputFileInfo& file, std::int64_t at) {
+  if (at <= 0 || at >= file.size_bytes) return std::clamp<std::int64_t>(at, 0, file.size_bytes);
+  if (file.holds_rows) return files.inputs->row_group_begin(path, at);
+  const auto source = files.inputs->open({path, at - 1, file.size_bytes});
   std::string bytes(std::size_t{1} << 16, '\0');
   for (std::int64_t offset = at - 1;;) {
-    const std::size_t got = file->read(bytes.data(), bytes.size());
+    const std::size_t got = source->read(bytes.data(), bytes.size());
     const std::size_t end = std::string_view(bytes).substr(0, got).find('\n');
     if (end != std::string_view::npos) return offset + static_cast<std::int64_t>(end) + 1;
     offset += static_cast<std::int64_t>(got);
@@ -173,9 +174,10 @@ TextReader::TextReader(Files files, const std::vector<std::string>& paths, TextR
 TextReader::TextReader(Files files, std::vector<FileRange> ranges, TextReaderOptions options)
     : files_(std::move(files)), ranges_(std::move(ranges)), options_(std::move(options)) {
   for (FileRange& range : ranges_) {
-    const std::int64_t size_bytes = files_.inputs->inspect(range.path).size_bytes;
-    range.end = std::min(range.end, size_bytes);
-    ends_file_.push_back(range.end == size_bytes);
+    const InputFileInfo file = files_.inputs->inspect(range.path);
+    range.end = std::min(range.end, file.size_bytes);
+    ends_file_.push_back(range.end == file.size_bytes);
+    holds_json_.push_back(is_read_as_json(file, range.path, options_.format));
     total_bytes_ += range.end - range.begin;
     if (range.begin > 0) continue;
     std::array<char, container_head_bytes> buffer{};
@@ -204,9 +206,9 @@ bool TextReader::next(TextPiece& piece) {
 
 void TextReader::open_next() {
   earlier_bytes_ = bytes_read();
+  is_json_ = holds_json_[range_number_];
   const FileRange& next = ranges_[range_number_++];
-  file_ = files_.inputs->open(next);
-  is_json_ = holds_json(next.path, options_.format);
+  file_ = files_.inputs->open(next, options_.whole_rows ? all_columns : options_.json_key);
   lines_before_ =
       is_json_ && next.begin > 0 ? std::make_shared<LinesBefore>(files_.inputs, next.path, next.begin) : nullptr;
   at_end_ = false;
@@ -279,10 +281,11 @@ void check_bytes(const TextPiece& piece, const TextReaderOptions& options) {
   const std::string_view rest = bytes.substr(at);
   const auto offset = static_cast<std::int64_t>(at);
   const std::int64_t line = piece.position + (piece.lines_before ? piece.lines_before->count() : 0);
-  throw DataError("{}: the byte {:#04x} is not UTF-8: {}; convert the file to UTF-8 (iconv -f latin1 -t utf-8){}",
-                  piece.is_json ? fmt::format("{}:{}:{}", piece.path, line, offset + 1)
-                                : fmt::format("{}, byte {}", piece.path, piece.position + offset),
-                  static_cast<unsigned char>(rest[0]), utf8_fault(rest), keep_remedy(options));
+  throw DataError(
+      "{}: the byte {:#04x} is not UTF-8: {}; convert it to UTF-8 (a file of text: iconv -f latin1 -t utf-8){}",
+      piece.is_json ? fmt::format("{}:{}:{}", piece.path, line, offset + 1)
+                    : fmt::format("{}, byte {}", piece.path, piece.position + offset),
+      static_cast<unsigned char>(rest[0]), utf8_fault(rest), keep_remedy(options));
 }
 
 std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options) {

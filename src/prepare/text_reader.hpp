@@ -24,6 +24,7 @@ enum class TextFormat {
 struct TextReaderOptions {
   TextFormat format = TextFormat::by_name;
   std::string json_key = "text";  ///< one, or several and nested ones: "title,meta.text"
+  bool whole_rows = false;        ///< lines made of a table's rows have all columns, not only those under `json_key`
   bool check_utf8 = true;         ///< refuse bytes that are not UTF-8, and byte-order marks
   bool may_keep_bytes = false;    ///< the command has <invalid_utf8>, a remedy for them
   /// Returns whether a text may be cut before a byte, as `data::Tokenizer::can_cut`.
@@ -41,8 +42,23 @@ inline constexpr std::size_t container_head_bytes = 4096;
 /// Returns whether `head` has no bytes that occur in no text.
 bool is_text(std::string_view head);
 
-/// Returns the name of the container, such as Parquet, a database or an archive, that begins with `head`, and a remedy;
-/// empty for text and unknown bytes.
+/// Files of rows that Apache Arrow reads.
+enum class TableKind { none, parquet, arrow_file, arrow_stream };
+
+/// A format that is not text.
+struct Container {
+  std::string_view magic;
+  const char* name;
+  const char* remedy;
+  std::size_t at = 0;  ///< first byte of the magic
+  TableKind table = TableKind::none;
+};
+
+/// Returns the container, such as Parquet, a database or an archive, that begins with `head`; null for text and unknown
+/// bytes.
+const Container* find_container(std::string_view head);
+
+/// Returns the name of that container and a remedy, for messages; empty if none.
 std::string container_fault(std::string_view head);
 
 /// Throws DataError, naming format and remedy, if the file at `path` begins as a container does. As text it would
@@ -51,6 +67,10 @@ void check_is_text(const std::string& path, std::string_view head);
 
 /// Returns whether the file holds JSON lines, by the format or by its name.
 bool holds_json(const std::string& path, TextFormat format);
+/// Returns whether it is read as JSON lines: it holds them, or is a table.
+inline bool is_read_as_json(const InputFileInfo& file, const std::string& path, TextFormat format) {
+  return file.holds_rows || holds_json(path, format);
+}
 
 /// End of the first piece of a text.
 struct CutPoint {
@@ -61,8 +81,9 @@ struct CutPoint {
 /// Returns the first cut of `text`, which is the entire text or more than `max_uncut_bytes` and `piece_bytes` of it.
 CutPoint first_cut(std::string_view text, const TextReaderOptions& options);
 
-/// Returns the first byte from `at` on, in a plain file of `size_bytes`, where a line begins, or the end of the file.
-std::int64_t line_begin(const Files& files, const std::string& path, std::int64_t size_bytes, std::int64_t at);
+/// Returns the first byte from `at` on where a line of a divisible file begins, or a row group of a table; or the end
+/// of the file.
+std::int64_t line_begin(const Files& files, const std::string& path, const InputFileInfo& file, std::int64_t at);
 
 /// Number of lines of a file that end before a byte. Counted on first use, by messages only.
 class LinesBefore {
@@ -84,14 +105,14 @@ struct TextPiece {
   bool is_json = false;
   bool ends_document = false;
   std::string path;
-  /// Text: first byte of the piece in the unpacked file. JSON: number of the line in the range, from 1.
+  /// Text: first byte of the piece in the unpacked file. JSON: number of the line, or row, in the range, from 1.
   std::int64_t position = 0;
   std::shared_ptr<LinesBefore> lines_before = nullptr;  ///< those before the range; null at the start of the file
 };
 
 /// Reads files, or ranges of them, sequentially in pieces, in constant memory. Texts are cut at `first_cut`: except at
-/// forced cuts, the tokens are those of the full text. Ranges of JSON begin with a line; compressed files are read
-/// entirely.
+/// forced cuts, the tokens are those of the full text. Ranges of JSON begin with a line, those of tables with a row
+/// group; indivisible files are read entirely.
 class TextReader {
  public:
   /// Throws IoError or DataError before reading if a file is missing, not regular or, by its first bytes, UTF-16 or not
@@ -121,7 +142,8 @@ class TextReader {
 
   Files files_;
   std::vector<FileRange> ranges_;
-  std::vector<bool> ends_file_;  // for each range: it ends its file
+  std::vector<bool> ends_file_;   // for each range: it ends its file
+  std::vector<bool> holds_json_;  // for each range: it is read as JSON lines
   TextReaderOptions options_;
   std::size_t range_number_ = 0;  // number of the next range
   std::unique_ptr<ByteSource> file_;

@@ -170,14 +170,14 @@ std::vector<InputRange> cut_input(const Files& files, const std::vector<std::str
   for (const std::string& path : paths) {
     const InputFileInfo file = files.inputs->inspect(path);
     const std::int64_t size = file.size_bytes;
-    const bool is_json = holds_json(path, options.format);
+    const bool is_json = is_read_as_json(file, path, options.format);
     for (std::int64_t begin = 0, end = 0; begin == 0 || begin < size; begin = end) {
       end = size;
       InputRange next{.begins_inside_document = !is_json};
       const std::int64_t wanted = begin + range_bytes - range.bytes;
-      if (!file.is_compressed && wanted < size) {
+      if (file.is_divisible && wanted < size) {
         bool forced = false;
-        end = is_json ? line_begin(files, path, size, wanted)
+        end = is_json ? line_begin(files, path, file, wanted)
                       : cut_of_text(*files.inputs, path, wanted, size, options, forced);
         next.forced_cuts = forced ? 1 : 0;
       }

@@ -22,9 +22,10 @@ struct InputRange {
   std::string digest = {};       ///< digest of the options, and of names, sizes, times and ranges of its files
 };
 
-/// Cuts files into ranges of about `range_bytes` each: JSON after the end of a line, texts as `first_cut` does,
-/// compressed files not at all. The cuts depend on nothing else, so every rank computes the same, now or later.
-/// `purpose` lists everything else that a range's tokens depend on, for its digest. Throws as TextReader does.
+/// Cuts files into ranges of about `range_bytes` each: JSON after the end of a line, tables before a row group, texts
+/// as `first_cut` does, indivisible files not at all. The cuts depend on nothing else, so every rank computes the same,
+/// now or later. `purpose` lists everything else that a range's tokens depend on, for its digest. Throws as TextReader
+/// does.
 std::vector<InputRange> cut_input(const Files& files, const std::vector<std::string>& paths,
                                   const TextReaderOptions& options, std::int64_t range_bytes,
                                   const std::string& purpose);

@@ -80,7 +80,7 @@ built 3 "text.jsonl.gz does not hold compressed data" --input text.jsonl.gz --to
 { printf 'PAR1\x15\x04' && cat corpus.jsonl; } >text.parquet
 for command in "corpus clean --output new.jsonl --min-tokens 0 --input" "tokenizer train --output new --vocab-size 300 --input"; do
   # shellcheck disable=SC2086  # words
-  refused 3 "text.parquet is not text, its first bytes are those of Parquet" 1 $command text.parquet
+  refused 3 "its first bytes are those of Parquet: " 1 $command text.parquet
 done
 printf '{"a\\u0000\\u001b[2Jb": -1}' >small.json
 built 3 "entry 'a\x00\x1b[2Jb'" --input corpus.jsonl --tokenizer gpt2 --vocab-file small.json --merge-file vocab.bpe

@@ -25,8 +25,9 @@ class SharedFolder : public testing::Test {
   }
   void TearDown() override { comm_.barrier(); }
 
-  /// Writes a file, and returns its path.
+  /// Writes a file when no rank reads an earlier one any more, and returns its path.
   std::string write(const std::string& name, const std::string& bytes) {
+    comm_.barrier();
     if (comm_.rank() == 0) std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
     comm_.barrier();
     return folder_ + "/" + name;

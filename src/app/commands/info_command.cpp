@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "io/arrow/tables.hpp"
 #include "io/h5/file.hpp"
 #include "mpi/error.hpp"
 #include "mpi/node.hpp"
@@ -41,6 +42,8 @@ int info_command(const CommandLine& line) {
   for (const std::string& device : gpus.devices) std::printf("          %s\n", device.c_str());
   std::printf("MPI       %s\n", mpi::library_version().c_str());
   std::printf("HDF5      %s\n", io::h5::library_version().c_str());
+  const std::string arrow = io::arrow_version();
+  std::printf("Arrow     %s\n", arrow.empty() ? "not built in: Parquet is not read" : arrow.c_str());
   for (const std::string& rank : ranks) std::printf("%s\n", rank.c_str());
   return 0;
 }

@@ -31,10 +31,10 @@ void add_text_format(Options& options, prepare::TextReaderOptions* reader) {
   using enum prepare::TextFormat;
   options.add_choice("input-format", &reader->format, {{"auto", by_name}, {"text", text}, {"json", json_lines}},
                      "Format of the input files; auto: by their names.");
-  options.add(
-      "json-key,json-keys", &reader->json_key, "KEY,...",
-      "Key of the text in each JSON object: text, or meta.text in the object under meta. Texts of several keys, "
-      "title,meta.text, make one document, with an empty line between them.");
+  options.add("json-key,json-keys", &reader->json_key, "KEY,...",
+              "Key of the text in each JSON object, or column: text, or meta.text in the object under meta. Texts of "
+              "several keys, "
+              "title,meta.text, make one document, with an empty line between them.");
 }
 
 void check_one_key(const std::string& json_key) {

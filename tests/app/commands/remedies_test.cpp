@@ -116,7 +116,7 @@ TEST_F(RemediesOfFiles, OfACorpusLeadToARun) {
   write("text.txt", "the ship rows");
   write("lines.txt", "{\"text\": \"the ship rows 7 oars. the crew rows 7 oars.\"}\n");
   write("empty.h5", "");
-  write("table.parquet", std::string("PAR1\x15\x04\x00\x01", 8));
+  write("table.orc", std::string("ORC\x15\x04\x00\x01", 7));
   write("outer.ini", "config = inner.ini\n");
   write("inner.ini", "lr = 0.01\n");
   expect_done("corpus export corpus.h5 --output-prefix tokens");
@@ -135,9 +135,10 @@ TEST_F(RemediesOfFiles, OfACorpusLeadToARun) {
        "$ON --seq-length 16 --data-path tokens", "corpus import tokens --output new4.h5 --tokenizer bytes"},
       {"Make a corpus from text by trireme corpus build", "corpus inspect empty.h5",
        "$BYTES text.txt --output new5.h5"},
-      {"table.parquet is not a corpus, its first bytes are those of Parquet: convert it to JSON lines, and make a "
-       "corpus of the result by trireme corpus build",
-       "corpus inspect table.parquet", "$BYTES lines.txt --input-format json --output new6.h5"},
+      {"table.orc is not a corpus, its first bytes are those of ORC: convert it to JSON lines, and make a corpus of "
+       "the "
+       "result by trireme corpus build",
+       "corpus inspect table.orc", "$BYTES lines.txt --input-format json --output new6.h5"},
       {"Try to build it again with --split-sentences", "$BERT --data-path flat.h5", "$BERT --data-path bert.h5"},
       {"Try to build it again with --tokenizer wordpiece --split-sentences", "$BERT --data-path corpus.h5",
        "$BERT --data-path bert.h5"},

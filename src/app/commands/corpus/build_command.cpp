@@ -34,7 +34,8 @@ struct BuildCommandOptions {
     options.section("Input and output");
     options.add("input", &build.inputs, "FILE",
                 "Text files, one document each, and files of JSON lines (.json, .jsonl, .ndjson), one object per line; "
-                "plain or compressed (gzip, Zstandard, bzip2, xz). A folder stands for its files, a pattern (*, ?, []) "
+                "plain or compressed (gzip, Zstandard, bzip2, xz); Parquet and Arrow, a document in each row. A folder "
+                "stands for its files, a pattern (*, ?, []) "
                 "for those that match, and - for standard input.");
     options.add(
         "output", &build.output, "FILE.h5",
@@ -88,7 +89,9 @@ struct BuildCommandOptions {
                        "the chat template makes each line of JSON a document, with all its special tokens");
     }
     problems.report();
-    if (chat) build.text.reader.format = prepare::TextFormat::json_lines;
+    if (!chat) return;
+    build.text.reader.format = prepare::TextFormat::json_lines;
+    build.text.reader.whole_rows = true;
   }
 };
 

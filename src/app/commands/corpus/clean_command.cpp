@@ -30,12 +30,13 @@ struct CleanCommandOptions {
 
   void declare(Options& options) {
     options.section("Input and output");
-    options.add("input", &clean.inputs, "FILE",
-                "Files of JSON lines (.json, .jsonl, .ndjson), one object per line, and text files, one document each. "
-                "A folder "
-                "stands for its files, a pattern (*, ?, []) for those that match.");
+    options.add(
+        "input", &clean.inputs, "FILE",
+        "Files of JSON lines (.json, .jsonl, .ndjson), one object per line, Parquet and Arrow, and text files, one "
+        "document each. A folder stands for its files, a pattern (*, ?, []) for those that match.");
     options.add("output", &clean.output, "FILE.jsonl",
-                "Remaining documents, in order, as their original lines of JSON; compressed as FILE.jsonl.gz, "
+                "Remaining documents, in order, as their original lines of JSON, or rows as such lines; compressed as "
+                "FILE.jsonl.gz, "
                 ".zst, .bz2 or .xz. The file gets this name once it is complete.");
     options.add("report", &clean.report, "FILE.jsonl",
                 "Removed documents and the reasons, one object per document; compressed likewise.");

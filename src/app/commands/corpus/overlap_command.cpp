@@ -26,8 +26,8 @@ struct OverlapCommandOptions {
     options.section("Input");
     options.add(
         "corpus,input", &overlap.inputs, "FILE",
-        "The corpus: files of JSON lines (.json, .jsonl, .ndjson), one object per line, and text files, one document "
-        "each.");
+        "The corpus: files of JSON lines (.json, .jsonl, .ndjson), one object per line, Parquet and Arrow, and text "
+        "files, one document each.");
     options.add("test", &overlap.tests, "FILE", "Test sets, in the same formats, each with its own figures.");
     options.add("ngram", &overlap.n, "N", "Words of an n-gram, in lower case, split at white space, with punctuation.",
                 between(1, 1000));

@@ -38,7 +38,8 @@ struct TokenizerTrainOptions {
   void declare(Options& options) {
     options.section("Input and output");
     options.add("input", &counting.inputs, "FILE",
-                "Text files, and files of JSON lines (.json, .jsonl, .ndjson), one object per line; folders of them, "
+                "Text files, files of JSON lines (.json, .jsonl, .ndjson), one object per line, Parquet and Arrow; "
+                "folders of them, "
                 "patterns (*, ?, []), and - for standard input.");
     options.add("output", &output, "DIR",
                 "Folder for vocab.json and merges.txt, or tokenizer.json; created if missing.");
