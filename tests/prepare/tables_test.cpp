@@ -255,8 +255,7 @@ TEST_F(Tables, HaveBadLinesWhereATextIsNull) {
     EXPECT_THAT(test::message_of([&] { build({path}, reader); }),
                 HasSubstr(name + std::string(":41: the value of 'meta.text' is null, not a string")));
     reader.json_key = "words";
-    EXPECT_THAT(test::message_of([&] {
-      build({path}, reader); }),
+    EXPECT_THAT(test::message_of([&] { build({path}, reader); }),
                 HasSubstr(": the object has no key 'words'. Try another <json_key>"));
   }
 }

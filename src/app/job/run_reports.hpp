@@ -87,9 +87,9 @@ class RunReports final : public train::MetricsSink {
   std::optional<io::TraceFile> trace_file_;
   std::optional<train::RankTimes> times_;
   std::optional<train::StepProfiler> profiler_;
-  double previous_record_s_ = 0;  // system time of the last record before this attempt, until its first step
-  std::size_t counted_spans_ = 0;            // those already in `times_`
-  std::vector<std::string> places_;          // names of ranks with their hosts; on rank 0
+  double previous_record_s_ = 0;     // system time of the last record before this attempt, until its first step
+  std::size_t counted_spans_ = 0;    // those already in `times_`
+  std::vector<std::string> places_;  // names of ranks with their hosts; on rank 0
 };
 
 }  // namespace trireme::app
