@@ -72,6 +72,44 @@ class ShardStream {
   std::int64_t position_ = 0;
 };
 
+/// Hidden until it is complete, so that readers of the step skip it.
+class ShardCopy final : public checkpoint::FileSink {
+ public:
+  ShardCopy(const std::string& folder, FileEntry entry)
+      : entry_(std::move(entry)),
+        final_path_(folder + "/" + entry_.name),
+        path_(fmt::format("{}/.{}.{}", folder, entry_.name, unique_suffix())) {
+    const Descriptor file(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    TRIREME_CHECK(file, IoError, "cannot create {}: {}", path_, std::strerror(errno));
+    out_.emplace(path_);
+  }
+  ~ShardCopy() override {
+    out_.reset();
+    unlink(path_.c_str());  // absent after `finish`
+  }
+  ShardCopy& operator=(ShardCopy&&) = delete;
+
+  void append(std::span<const std::byte> bytes) override {
+    digest_.update(bytes.data(), bytes.size());
+    out_->write(position_, bytes);
+    position_ += static_cast<std::int64_t>(bytes.size());
+  }
+  void finish() override {
+    out_->finish();
+    TRIREME_CHECK(position_ == entry_.size_bytes && digest_.hex() == entry_.digest, CheckpointError,
+                  "the copy {} does not have the bytes that were saved", final_path_);
+    sync_to_disk(path_);
+    rename_durably(path_, final_path_);
+  }
+
+ private:
+  FileEntry entry_;
+  std::string final_path_, path_;
+  std::optional<BlockWriter> out_;
+  Digest digest_;
+  std::int64_t position_ = 0;
+};
+
 void check_dataset(const h5::File& file, const Piece& piece) {
   const h5::Dataset dataset = file.dataset("/" + piece.dataset);
   TRIREME_CHECK(dataset.dtype() == piece.dtype && dataset.numel() == piece.slice.count &&
@@ -132,6 +170,10 @@ checkpoint::ShardFile write_shard_file(const std::string& folder, const std::str
   shard.entry = stream.finish(file_name);
   sync_to_disk(folder);
   return shard;
+}
+
+std::unique_ptr<checkpoint::FileSink> copy_of_shard(const std::string& folder, const FileEntry& file) {
+  return std::make_unique<ShardCopy>(folder, file);
 }
 
 void check_shard_file(const std::string& folder, const checkpoint::Manifest& manifest, std::size_t file) {

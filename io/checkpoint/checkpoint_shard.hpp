@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,10 @@ namespace trireme::io {
 /// was written. After an IoError the file is unusable.
 checkpoint::ShardFile write_shard_file(const std::string& folder, const std::string& file_name,
                                        std::span<const checkpoint::ShardDataset> datasets);
+
+/// Begins a copy of a rank's file in `folder`. It gets its name when it is complete, and replaces a file of that name.
+/// IoError if it cannot be written.
+std::unique_ptr<checkpoint::FileSink> copy_of_shard(const std::string& folder, const checkpoint::FileEntry& file);
 
 /// Checks that file `file`, read by the HDF5 library, holds what the manifest lists. Throws CheckpointError naming the
 /// tensor. Requires a file whose digest was checked.

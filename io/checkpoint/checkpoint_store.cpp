@@ -134,6 +134,11 @@ ShardFile CheckpointStore::write_shard(const std::string& staging, const std::st
   }
 }
 
+std::unique_ptr<checkpoint::FileSink> CheckpointStore::add_file(const std::string& folder,
+                                                                const checkpoint::FileEntry& file) {
+  return copy_of_shard(path(folder), file);
+}
+
 void CheckpointStore::commit(const std::string& staging, const Manifest& manifest) {
   const std::string name = name_of_step(manifest.step);
   const std::string text = manifest_to_json(manifest);
@@ -208,6 +213,7 @@ std::unique_ptr<checkpoint::StepReader> CheckpointStore::open_with(const std::st
 std::string CheckpointStore::step_name(std::int64_t step) const { return name_of_step(step); }
 
 void CheckpointStore::remove(const std::string& name) {
+  if (latest() == name) unlink(path(latest_name).c_str());
   const std::string trash = move_to_trash(name);
   remove_folder(path(trash), manifest_name);
 }

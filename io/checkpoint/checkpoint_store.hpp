@@ -27,6 +27,7 @@ class CheckpointStore : public checkpoint::Store {
   std::string begin(std::int64_t step, std::int64_t needed_bytes, const std::string& origin) override;
   checkpoint::ShardFile write_shard(const std::string& staging, const std::string& file_name,
                                     std::span<const checkpoint::ShardDataset> datasets) override;
+  std::unique_ptr<checkpoint::FileSink> add_file(const std::string& folder, const checkpoint::FileEntry& file) override;
   void commit(const std::string& staging, const checkpoint::Manifest& manifest) override;
   void abandon(const std::string& staging) noexcept override;
   std::vector<checkpoint::StepEntry> steps() override;

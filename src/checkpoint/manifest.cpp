@@ -50,6 +50,25 @@ void validate_piece(const Manifest& manifest, const Piece& piece) {
                 file.name);
 }
 
+/// Reads a line of `to_text`. Returns false at the end.
+bool read_piece(std::istream& stream, Piece& piece) {
+  std::string dtype;
+  std::size_t rank = 0;
+  if (!(stream >> piece.tensor >> dtype >> rank)) return false;
+  piece.dtype = dtype_from_name(dtype);
+  for (Shape* numbers : {&piece.shape, &piece.slice.box.offset, &piece.slice.box.extent}) {
+    std::vector<std::int64_t> values(rank);
+    for (std::int64_t& value : values) stream >> value;
+    *numbers = Shape(values);
+  }
+  stream >> piece.slice.flat_begin >> piece.slice.count >> piece.file >> piece.dataset >> piece.offset_bytes >>
+      piece.digest;
+  for (std::string* text_or_dash : {&piece.dataset, &piece.digest}) {
+    if (*text_or_dash == "-") text_or_dash->clear();
+  }
+  return true;
+}
+
 }  // namespace
 
 void validate_tensors(const std::vector<Piece>& pieces) {
@@ -99,24 +118,42 @@ std::string to_text(const std::vector<Piece>& pieces) {
 std::vector<Piece> pieces_from_text(const std::string& text) {
   std::vector<Piece> pieces;
   std::istringstream stream(text);
-  for (Piece piece; stream >> piece.tensor;) {
-    std::string dtype;
-    std::size_t rank = 0;
-    stream >> dtype >> rank;
-    piece.dtype = dtype_from_name(dtype);
-    for (Shape* numbers : {&piece.shape, &piece.slice.box.offset, &piece.slice.box.extent}) {
-      std::vector<std::int64_t> values(rank);
-      for (std::int64_t& value : values) stream >> value;
-      *numbers = Shape(values);
-    }
-    stream >> piece.slice.flat_begin >> piece.slice.count >> piece.file >> piece.dataset >> piece.offset_bytes >>
-        piece.digest;
-    for (std::string* text_or_dash : {&piece.dataset, &piece.digest}) {
-      if (*text_or_dash == "-") text_or_dash->clear();
-    }
-    pieces.push_back(piece);
-  }
+  for (Piece piece; read_piece(stream, piece);) pieces.push_back(piece);
   return pieces;
+}
+
+std::string to_text(const Manifest& manifest) {
+  std::string text =
+      fmt::format("{} {} {} {}\n", manifest.step, manifest.files.size(), manifest.blobs.size(), manifest.pieces.size());
+  for (const FileEntry& file : manifest.files) {
+    text += fmt::format("{} {} {}\n", file.name, file.size_bytes, file.digest);
+  }
+  text += to_text(manifest.blobs) + to_text(manifest.pieces);
+  for (const auto& [name, value] : manifest.attributes.texts()) {
+    text += fmt::format("{} {} {}\n", name, value.size(), value);
+  }
+  return text;
+}
+
+Manifest manifest_from_text(const std::string& text) {
+  Manifest manifest;
+  std::istringstream stream(text);
+  std::size_t files = 0, blobs = 0, pieces = 0;
+  stream >> manifest.step >> files >> blobs >> pieces;
+  manifest.files.resize(files);
+  for (FileEntry& file : manifest.files) stream >> file.name >> file.size_bytes >> file.digest;
+  manifest.blobs.resize(blobs);
+  for (Piece& blob : manifest.blobs) read_piece(stream, blob);
+  manifest.pieces.resize(pieces);
+  for (Piece& piece : manifest.pieces) read_piece(stream, piece);
+  std::string name;
+  for (std::size_t size = 0; stream >> name >> size;) {
+    std::string value(size, '\0');
+    stream.ignore(1);  // the blank before it
+    stream.read(value.data(), static_cast<std::streamsize>(size));
+    manifest.attributes.put(name, value);
+  }
+  return manifest;
 }
 
 }  // namespace trireme::checkpoint

@@ -60,4 +60,8 @@ inline constexpr std::size_t max_tensor_name_bytes = 200;
 std::string to_text(const std::vector<Piece>& pieces);
 std::vector<Piece> pieces_from_text(const std::string& text);
 
+/// Likewise a manifest, without its digest.
+std::string to_text(const Manifest& manifest);
+Manifest manifest_from_text(const std::string& text);
+
 }  // namespace trireme::checkpoint

@@ -118,8 +118,8 @@ void prepare_saving(Store& store, Communicator& world, std::span<const StateTens
   });
 }
 
-void save(Store& store, Communicator& world, const RunDescription& description, std::span<const StateTensor> tensors,
-          const SaveOptions& options) {
+std::vector<ShardContent> shards_of(Communicator& world, const RunDescription& description,
+                                    std::span<const StateTensor> tensors) {
   Shard shard;
   collectively(world, [&] {
     shard = shard_of(tensors, world.rank());
@@ -128,14 +128,24 @@ void save(Store& store, Communicator& world, const RunDescription& description, 
   check_writers(world, shard);
   std::vector<ShardContent> contents;
   contents.push_back(std::move(shard.content));
+  return contents;
+}
+
+void save(Store& store, Communicator& world, const RunDescription& description, std::span<const StateTensor> tensors,
+          const SaveOptions& options) {
+  std::vector<ShardContent> contents = shards_of(world, description, tensors);
   write_step(store, world, description, contents);
+  keep(store, world, description.step, options);
+}
+
+void keep(Store& store, Communicator& world, std::int64_t step, const SaveOptions& options) {
   if (options.keep_last == 0) return;
-  verify_saved(store, world, description.step);
+  verify_saved(store, world, step);
   if (world.rank() != 0) return;
   try {
-    prune(store, description.step, options);
+    prune(store, step, options);
   } catch (const Error& error) {
-    log::warn("step {} is saved, but an older one could not be removed: {}", description.step, error.what());
+    log::warn("step {} is saved, but an older one could not be removed: {}", step, error.what());
   }
 }
 

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "src/checkpoint/state.hpp"
+#include "src/checkpoint/step_writer.hpp"
 #include "src/checkpoint/store.hpp"
 #include "src/comm/communicator.hpp"
 
@@ -40,5 +43,12 @@ void prepare_saving(Store& store, Communicator& world, std::span<const StateTens
 /// A failure to remove is logged, not thrown. Steps with larger numbers are left alone.
 void save(Store& store, Communicator& world, const RunDescription& description, std::span<const StateTensor> tensors,
           const SaveOptions& options = {});
+
+/// The files that `save` writes: one a rank. Throws unless each element of each tensor has one writer. Collective.
+std::vector<ShardContent> shards_of(Communicator& world, const RunDescription& description,
+                                    std::span<const StateTensor> tensors);
+
+/// Verifies a step that was just committed, and removes others as `save` does. Collective.
+void keep(Store& store, Communicator& world, std::int64_t step, const SaveOptions& options);
 
 }  // namespace trireme::checkpoint

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,22 @@ std::string shard_name(int rank);
 /// Limit of a file's size beyond its arrays.
 inline constexpr std::int64_t shard_overhead_bytes = std::int64_t{1} << 20;
 
+/// Groups of the ranks whose stores are separate: ranks of a node share one.
+struct NodeGroups {
+  std::unique_ptr<Communicator> node;     ///< ranks of this rank's node
+  std::unique_ptr<Communicator> leaders;  ///< first rank of each node; null on the others
+};
+
 /// Writes a step: every rank its files, rank 0 the manifest. Collective. On return the step is on disk and is the
 /// latest one. If it throws, on all ranks together, the written files are removed and earlier steps are intact. With an
-/// `origin` (see Store::begin) it resumes a killed one.
-void write_step(Store& store, Communicator& world, const RunDescription& description, std::vector<ShardContent>& shards,
-                const std::string& origin = {});
+/// `origin` (see Store::begin) it resumes a killed one. With `nodes` the store of each node gets the files of its ranks
+/// and the manifest of all files, and no line is logged. Returns the bytes of tensors in this rank's store.
+std::int64_t write_step(Store& store, Communicator& world, const RunDescription& description,
+                        std::vector<ShardContent>& shards, const std::string& origin = {},
+                        const NodeGroups* nodes = nullptr);
+
+/// Copies the step `source` of the same ranks to `store`: each rank the file that it wrote. Collective; otherwise as
+/// `write_step`.
+void copy_step(Store& store, Communicator& world, StepReader& source);
 
 }  // namespace trireme::checkpoint

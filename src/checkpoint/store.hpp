@@ -62,6 +62,15 @@ struct ShardFile {
   std::vector<std::string> digests;
 };
 
+/// A file of a step that is copied from another place, in consecutive blocks. Without `finish` nothing of it remains.
+class FileSink {
+ public:
+  virtual ~FileSink() = default;
+  virtual void append(std::span<const std::byte> bytes) = 0;
+  /// On return the file is durable. CheckpointError if size or digest are not those of its entry.
+  virtual void finish() = 0;
+};
+
 /// Stores the steps of a run: a folder, or memory in tests. A step is written under a temporary name and renamed once
 /// complete. Readers thus see a complete step or nothing. Calls marked [0] are made on one rank only, all others on
 /// each rank that takes part; none of them communicates.
@@ -86,6 +95,8 @@ class Store {
   /// Writes this rank's file, unless one of the same origin exists; on return its bytes are durable.
   virtual ShardFile write_shard(const std::string& staging, const std::string& file_name,
                                 std::span<const ShardDataset> datasets) = 0;
+  /// Begins a copy of `file` in a step, or in one that is being saved, and replaces a file of that name.
+  virtual std::unique_ptr<FileSink> add_file(const std::string& folder, const FileEntry& file) = 0;
   /// [0] Makes the step the latest one; one of the same number is replaced. If this throws, the earlier ones still
   /// exist.
   virtual void commit(const std::string& staging, const Manifest& manifest) = 0;

@@ -22,7 +22,12 @@ CheckpointWriter::CheckpointWriter(checkpoint::Store& store, Communicator& world
   put_optimizer_state(attributes_, options.optimizer);
   checkpoint::prepare_saving(store_, world, state.tensors(), first_step_);
   if (options.continues) remove_abandoned();
-  if (!options.asynchronous) return;
+  if (options.local != nullptr) {
+    committed_ = options.lineage.base;
+    copiers_ = world.split(0, world.rank(), "checkpoint copiers");
+    saves_locally_ = attempt_locally([&] { options_.local->prepare(state_.tensors(), options_.local_start); });
+  }
+  if (!options.asynchronous && options.local == nullptr) return;
   writers_ = world.split(0, world.rank(), "checkpoint writers");
   trainer.before_update([&state] { state.keep_order(); });
 }
@@ -60,9 +65,34 @@ void CheckpointWriter::save() {
   const Blocked blocked(*this);
   attempt(step_, [&] { wait(); });
   step_ = trainer_.progress().iteration;
-  failed_ = false;
-  checkpoint::RunDescription description{.step = step_, .attributes = attributes_, .blobs = blobs_};
+  arrives_ = failed_ = false;
+  save_to(Reach::everywhere);
+}
+
+void CheckpointWriter::save_locally() {
+  if (options_.local == nullptr) return;
+  const Blocked blocked(*this);
+  const Timer timer;
+  attempt(step_, [&] { wait_for_writing(); });
+  if (!saves_locally_) return;  // the same on all ranks: no thread writes
+  save_to(Reach::node);
+  local_steps_ += 1;
+  local_ms_ += timer.elapsed_ms();
+  all_local_ms_ += timer.elapsed_ms();
+}
+
+std::optional<double> CheckpointWriter::take_local_ms() {
+  if (options_.local == nullptr) return std::nullopt;
+  return std::exchange(local_ms_, 0);
+}
+
+void CheckpointWriter::save_to(Reach reach) {
+  const std::int64_t step = trainer_.progress().iteration;
+  checkpoint::RunDescription description{.step = step, .attributes = attributes_, .blobs = blobs_};
   description.attributes.merge(trainer_.state_attributes());
+  if (options_.local != nullptr) {
+    checkpoint::put_lineage(description.attributes, {options_.lineage.branch, committed_});
+  }
   trainer_.await_update();
   if (!writers_) {
     state_.fetch();
@@ -71,13 +101,66 @@ void CheckpointWriter::save() {
     return;
   }
   state_.begin_fetch();
-  write_copy_ = [this, description = std::move(description)] { write(*writers_, description); };
-  on_event_(SaveEvent::begun, step_);
+  write_copy_ = [this, reach, description = std::move(description)] {
+    const bool is_local = saves_locally_ && write_locally(description);
+    if (reach == Reach::node) return;
+    if (!is_local) return write(*writers_, description);
+    copied_ = description.step;
+    copying_ = std::async(std::launch::async, [this, step = description.step] {
+      use_alternate_signal_stack();
+      copy_to_store(step);
+    });
+  };
+  if (reach == Reach::everywhere) {
+    arrives_ = true;
+    on_event_(SaveEvent::begun, step_);
+  }
   poll();
 }
 
 void CheckpointWriter::write(Communicator& ranks, const checkpoint::RunDescription& description) {
   checkpoint::save(store_, ranks, description, state_.tensors(), options_.keep);
+  committed_ = description.step;
+}
+
+/// Runs `action` with local steps. Returns whether they can be saved, and warns if not: training does not depend on
+/// them.
+template <class Action>
+bool CheckpointWriter::attempt_locally(const Action& action) {
+  try {
+    action();
+    return true;
+  } catch (const Error& error) {
+    const bool common = world_.size() == 1 || dynamic_cast<const CollectiveError*>(&error) != nullptr;
+    if (!common || error.exit_code() != ExitCode::io) throw;
+    if (world_.rank() == 0) {
+      log::warn("no more local checkpoints are saved, those to {} are: {}", store_.description(), error.what());
+    }
+    return false;
+  }
+}
+
+bool CheckpointWriter::write_locally(const checkpoint::RunDescription& description) {
+  const Timer timer;
+  const bool is_first = options_.local->stored_bytes() == 0;
+  saves_locally_ = attempt_locally([&] { options_.local->save(description, state_.tensors(), copied_); });
+  if (saves_locally_ && is_first) {
+    log::info("local checkpoint {} in {}: {:.1f} MB on this node{}, written in {:.2f} s while training continues",
+              description.step, options_.local->store().description(),
+              static_cast<double>(options_.local->stored_bytes()) / 1e6,
+              options_.local->has_copies() ? " with the copies of another" : ", the only one: there are no copies",
+              timer.elapsed_s());
+  }
+  return saves_locally_;
+}
+
+void CheckpointWriter::copy_to_store(std::int64_t step) {
+  std::unique_ptr<checkpoint::StepReader> source;
+  collectively(*copiers_, [&] { source = options_.local->open_saved(step); });
+  checkpoint::copy_step(store_, *copiers_, *source);
+  copied_ = -1;
+  checkpoint::keep(store_, *copiers_, step, options_.keep);
+  committed_ = step;
 }
 
 /// Requires the complete copy, so that the thread never uses the device.
@@ -92,14 +175,18 @@ void CheckpointWriter::poll() {
   if (write_copy_ && state_.fetched()) start_writing();
 }
 
-void CheckpointWriter::wait() {
+void CheckpointWriter::wait_for_writing() {
   if (write_copy_) {
     state_.wait();
     start_writing();
   }
-  if (!writing_.valid()) return;
-  writing_.get();
-  note_save(SaveEvent::arrived);
+  if (writing_.valid()) writing_.get();
+}
+
+void CheckpointWriter::wait() {
+  wait_for_writing();
+  if (copying_.valid()) copying_.get();
+  if (std::exchange(arrives_, false) && !failed_) note_save(SaveEvent::arrived);
 }
 
 void CheckpointWriter::note_save(SaveEvent event) {
@@ -144,6 +231,18 @@ void CheckpointWriter::finish() {
                           fmt::format("the last state of the run, step {}, is not saved: see the warning above; "
                                       "earlier checkpoints are complete",
                                       step_));
+  }
+  if (options_.local == nullptr) return;
+  if (local_steps_ > 0) {
+    log::info("{} local checkpoints: training waited {:.1f} ms for each", local_steps_,
+              all_local_ms_ / static_cast<double>(local_steps_));
+  }
+  try {
+    options_.local->clear();  // the store has the last state
+  } catch (const CollectiveError& error) {
+    if (world_.rank() == 0) log::warn("local checkpoints stay on the nodes: {}", error.what());
+  } catch (const IoError& error) {
+    log::warn("local checkpoints stay on this node: {}", error.what());
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -11,6 +12,8 @@
 #include <utility>
 
 #include "src/base/timer.hpp"
+#include "src/checkpoint/branch.hpp"
+#include "src/checkpoint/local_steps.hpp"
 #include "src/checkpoint/save.hpp"
 #include "src/checkpoint/store.hpp"
 #include "src/comm/communicator.hpp"
@@ -31,13 +34,20 @@ struct CheckpointWriterOptions {
   checkpoint::SaveOptions keep = {};  ///< older checkpoints to keep
   OptimizerState optimizer = OptimizerState::kept;
   bool continues = false;  ///< earlier steps in the store are of this run
+  checkpoint::LocalSteps* local = nullptr;  ///< if given, steps are saved there first, and copied to the store behind
+  std::int64_t local_start = -1;            ///< local step that the run continues from, which must stay; -1: none
+  checkpoint::Lineage lineage = {};         ///< attempts of the run, with local steps
 };
 
 /// Saves the checkpoints of a training run.
+///
+/// With local steps, `save` and `save_locally` copy the state to host memory, from which a thread writes a local step.
+/// Another thread then copies those of `save` to the store. If local steps cannot be saved, a warning says so once, and
+/// `save` writes to the store.
 class CheckpointWriter {
  public:
   /// Claims `store` (checkpoint::prepare_saving). Collective. `store`, `world`, `trainer`, `state` and `blobs` must
-  /// outlive it. `state` has the tensors that `options` request; an asynchronous writer needs one with its own memory.
+  /// outlive it. `state` has the tensors that `options` request; an asynchronous or local writer needs its own memory.
   /// Every checkpoint contains `attributes`, and `blobs` as they are when it is saved.
   CheckpointWriter(checkpoint::Store& store, Communicator& world, Trainer& trainer, HostState& state,
                    Attributes attributes, const std::map<std::string, std::string>& blobs,
@@ -51,6 +61,10 @@ class CheckpointWriter {
   double blocked_ms() const { return blocked_ms_ + (blocked_ ? blocked_->elapsed_ms() : 0); }
   /// Saves the current state, or starts to. With OnSaveError::warn a failed save is a warning. Collective.
   void save();
+  /// Likewise a local step, if there are any.
+  void save_locally();
+  /// Returns the time that training waited for local steps since the last call; empty without local steps.
+  std::optional<double> take_local_ms();
   /// Goes back to the newest intact checkpoint of this run that is at most of iteration `newest`: loads it, and skips
   /// the iterations since (Trainer::rewind). Nothing if there is none. The checkpoints between are removed by the next
   /// save, once it is on the disk: a run killed before finds the same spike again. Collective.
@@ -61,8 +75,15 @@ class CheckpointWriter {
   void finish();
 
  private:
+  enum class Reach { node, everywhere };
+  void save_to(Reach reach);
   void write(Communicator& ranks, const checkpoint::RunDescription& description);
+  bool write_locally(const checkpoint::RunDescription& description);
+  void copy_to_store(std::int64_t step);
+  template <class Action>
+  bool attempt_locally(const Action& action);
   void start_writing();
+  void wait_for_writing();
   void wait();
   class Blocked;
   /// Notes that the last save is on the disk. Collective.
@@ -81,7 +102,9 @@ class CheckpointWriter {
   CheckpointWriterOptions options_;
   std::function<void(SaveEvent, std::int64_t step)> on_event_ = [](SaveEvent, std::int64_t) {};
   std::unique_ptr<Communicator> writers_;  // group of the writing threads; null if synchronous
-  std::int64_t step_ = -1;                 // step of the last save
+  std::unique_ptr<Communicator> copiers_;  // group of the threads that copy local steps; null without
+  std::int64_t step_ = -1;                 // step of the last save to the store
+  bool arrives_ = false;                   // it is on its way
   std::int64_t first_step_;                // iteration at which this attempt begins
   std::set<std::int64_t> own_;             // steps saved by this attempt, unless abandoned
   bool abandons_ = false;                  // the last rewind's checkpoints are to be removed
@@ -89,6 +112,13 @@ class CheckpointWriter {
   double blocked_ms_ = 0;                  // during earlier calls
   std::optional<Timer> blocked_;           // during a call
   std::function<void()> write_copy_;       // pending until the copy of the state is complete
+  bool saves_locally_ = false;             // changed by the writing thread
+  double local_ms_ = 0;                    // wait for local steps, not yet taken
+  double all_local_ms_ = 0;                // wait for all local steps
+  std::int64_t local_steps_ = 0;
+  std::atomic<std::int64_t> copied_ = -1;     // local step that is being copied
+  std::atomic<std::int64_t> committed_ = -1;  // newest step in the store
+  std::future<void> copying_;                 // set by the writing thread
   std::future<void> writing_;
 };
 

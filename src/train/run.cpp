@@ -33,8 +33,9 @@ class Window {
   }
 
   /// `next_batch` is the size of the next batch if batches change, otherwise 0; `peak_tflops` as in RunSchedule.
+  /// `local_ms` is the wait for local checkpoints, if there are any.
   void print(const TrainRecord& last, std::int64_t train_iterations, double left_s, bool dynamic_scale,
-             std::int64_t next_batch, double peak_tflops) const {
+             std::int64_t next_batch, double peak_tflops, std::optional<double> local_ms) const {
     const double per_iteration_ms = elapsed_ms_ / iterations_;
     const int good = iterations_ - skipped_;
     const auto mean = [&](double sum) { return good > 0 ? fmt::format("{:.4f}", sum / good) : "-"; };
@@ -57,6 +58,7 @@ class Window {
     if (peak_tflops > 0) line += fmt::format(" | MFU {:.1f} %", 100 * flops_ / elapsed_ms_ / peak_tflops);
     if (next_batch > 0) line += fmt::format(" | next batch {}", next_batch);
     if (dynamic_scale) line += fmt::format(" | loss scale {:g}", last.loss_scale);
+    if (local_ms) line += fmt::format(" | local checkpoints {:.2f} ms", *local_ms / iterations_);
     if (skipped_ > 0) line += fmt::format(" | {} skipped", skipped_);
     line += " | " + duration_text(left_s) + " left";
     log::info("{}", line);
@@ -120,7 +122,11 @@ class TrainingLoop {
       if (validates_ && (last || divides(schedule_.eval_interval, iteration))) validate();
       if (hooks_.sample && (last || divides(schedule_.sample_interval, iteration))) timed(hooks_.sample);
       if (!progress().evaluation_left) measure_tasks();
-      if (!last && (went_back || divides(schedule_.save_interval, iteration))) save();
+      if (!last && (went_back || divides(schedule_.save_interval, iteration))) {
+        save();
+      } else if (!last && hooks_.checkpoints != nullptr && divides(schedule_.local_interval, iteration)) {
+        hooks_.checkpoints->save_locally();
+      }
       if (progress().evaluation_left) return end_early();
       if (last || (stop_ == Stop::none &&
                    !stop_now(divides(schedule_.exit_interval, iteration) ? Stop::interval : Stop::none))) {
@@ -146,7 +152,8 @@ class TrainingLoop {
            !is_due(true, schedule_.replica_check_interval) && !is_due(validates_, schedule_.eval_interval) &&
            !is_due(static_cast<bool>(hooks_.sample), schedule_.sample_interval) &&
            !is_due(static_cast<bool>(hooks_.measure_tasks), schedule_.tasks_interval) &&
-           !is_due(hooks_.checkpoints != nullptr, schedule_.save_interval) && !is_due(true, schedule_.exit_interval);
+           !is_due(hooks_.checkpoints != nullptr, schedule_.save_interval) &&
+           !is_due(hooks_.checkpoints != nullptr, schedule_.local_interval) && !is_due(true, schedule_.exit_interval);
   }
 
   void report(const TrainRecord& record, bool last) {
@@ -160,7 +167,8 @@ class TrainingLoop {
     const std::int64_t samples_left = batches.samples(record.consumed_samples, train_iterations_ - record.iteration);
     window_.print(record, train_iterations_, seconds_a_sample * static_cast<double>(samples_left),
                   trainer_.dynamic_loss_scale(), batches.ramps_up() ? batches.size(record.consumed_samples) : 0,
-                  schedule_.peak_tflops);
+                  schedule_.peak_tflops,
+                  hooks_.checkpoints != nullptr ? hooks_.checkpoints->take_local_ms() : std::nullopt);
     window_ = {};
     if (hooks_.after_log) hooks_.after_log(record.iteration);
   }

@@ -16,6 +16,7 @@ struct RunSchedule {
   std::int64_t sample_interval = 1000;
   std::int64_t tasks_interval = 1000;
   std::int64_t save_interval = 0;
+  std::int64_t local_interval = 0;  ///< interval of local checkpoints (CheckpointWriter)
   std::int64_t replica_check_interval = 0;
   std::int64_t exit_interval = 0;
   double exit_duration_minutes = 0;

@@ -34,6 +34,19 @@ void expect_refused(const std::function<void(Manifest&)>& damage, const std::str
   EXPECT_THAT([&] { validate(manifest); }, ThrowsMessage<CheckpointError>(HasSubstr(message)));
 }
 
+TEST(Manifest, IsTheSameFromItsText) {
+  Manifest manifest = small_manifest();
+  manifest.blobs = {manifest.pieces[0]};
+  manifest.attributes = {{"options", "a = 1\nb = 2 3\n"}, {"empty", ""}, {"last", " x"}};
+  const Manifest read = manifest_from_text(to_text(manifest));
+  EXPECT_EQ(to_text(read), to_text(manifest));
+  EXPECT_EQ(read.step, 3);
+  EXPECT_EQ(read.attributes, manifest.attributes);
+  EXPECT_EQ(read.files[1].digest, manifest.files[1].digest);
+  EXPECT_EQ(read.pieces[1].slice.box.offset, manifest.pieces[1].slice.box.offset);
+  EXPECT_EQ(read.blobs.size(), 1u);
+}
+
 TEST(Manifest, FileNamesThatLeadOutOfTheFolderAreRefused) {
   for (const std::string& name :
        {std::string(".."), std::string("."), std::string("../a"), std::string("/etc/passwd"), std::string("a/b"),

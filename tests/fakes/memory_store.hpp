@@ -37,6 +37,10 @@ class MemoryStore : public Store {
     shard.entry = {file_name, static_cast<std::int64_t>(file.size()), digest(file.data(), file.size())};
     return shard;
   }
+  std::unique_ptr<FileSink> add_file(const std::string& folder, const FileEntry& file) override {
+    const auto step = steps_.find(folder);
+    return std::make_unique<Sink>(step != steps_.end() ? step->second.files : staged_.at(folder), file);
+  }
   void commit(const std::string& staging, const Manifest& manifest) override {
     const std::string name = step_name(manifest.step);
     steps_[name] = {manifest, std::move(staged_.at(staging))};
@@ -70,6 +74,21 @@ class MemoryStore : public Store {
   struct Step {
     Manifest manifest;
     Files files;
+  };
+  class Sink final : public FileSink {
+   public:
+    Sink(Files& files, FileEntry entry) : files_(files), entry_(std::move(entry)) {}
+    void append(std::span<const std::byte> bytes) override { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+    void finish() override {
+      TRIREME_CHECK(digest(bytes_.data(), bytes_.size()) == entry_.digest, CheckpointError, "{} is damaged",
+                    entry_.name);
+      files_[entry_.name] = std::move(bytes_);
+    }
+
+   private:
+    Files& files_;
+    FileEntry entry_;
+    std::vector<std::byte> bytes_;
   };
   class Reader final : public StepReader {
    public:

@@ -2,11 +2,16 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+#include <optional>
 #include <set>
 
+#include "io/checkpoint/checkpoint_store.hpp"
 #include "src/checkpoint/load.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/memory_store.hpp"
+#include "tests/support/temporary_directory.hpp"
 #include "tests/support/training_run.hpp"
 
 namespace trireme::test {
@@ -123,6 +128,76 @@ TEST(CheckpointWriter, OmitsTheOptimizerState) {
   EXPECT_NE(fresh.step().lm_loss, saved.run.step().lm_loss);
   EXPECT_EQ(train::state_from(fresh.trainer.state_attributes()).updates, 2);
   EXPECT_EQ(train::state_from(saved.run.trainer.state_attributes()).updates, 3);
+}
+
+/// Training run on this rank alone, with local steps in a folder and checkpoints in another.
+struct LocallySavedRun {
+  LocallySavedRun()
+      : run(alone, tiny_run(), {}),
+        state(*run.backend, run.trainer.state_tensors(), HostCopies::Allocation::always),
+        shared(directory / "shared"),
+        local(directory / "local"),
+        steps(local, alone, 0) {
+    writer.emplace(shared, alone, run.trainer, state, Attributes{{"dtype", "fp64"}}, blobs,
+                   train::CheckpointWriterOptions{.local = &steps, .lineage = {checkpoint::Branch("a:0"), -1}});
+  }
+  static std::vector<std::int64_t> numbers(checkpoint::Store& store) {
+    std::vector<std::int64_t> steps;
+    for (const checkpoint::StepEntry& entry : store.steps()) steps.push_back(entry.step.value());
+    return steps;
+  }
+
+  TemporaryDirectory directory;
+  SelfCommunicator alone;
+  TrainingRun run;
+  train::HostState state;
+  io::CheckpointStore shared, local;
+  checkpoint::LocalSteps steps;
+  std::map<std::string, std::string> blobs = {{"tokenizer", "tokenizer"}};
+  std::optional<CheckpointWriter> writer;
+};
+
+TEST(CheckpointWriter, CopiesLocalStepsToTheStore) {
+  LocallySavedRun saved;
+  for (int i = 1; i <= 4; ++i) {
+    saved.run.step();
+    if (i % 2 == 1) {
+      saved.writer->save();
+    } else {
+      saved.writer->save_locally();
+    }
+  }
+  EXPECT_GE(saved.writer->take_local_ms().value(), 0);
+  saved.writer->save_locally();  // waits for the step before
+  EXPECT_THAT(LocallySavedRun::numbers(saved.local), testing::Contains(4));
+  saved.writer->save();
+  saved.writer->finish();
+  EXPECT_THAT(LocallySavedRun::numbers(saved.shared), testing::ElementsAre(4, 3, 1));
+  EXPECT_THAT(LocallySavedRun::numbers(saved.local), testing::IsEmpty());
+  const auto step = checkpoint::open_checkpoint(saved.shared, saved.alone);
+  TrainingRun loaded(saved.alone, tiny_run(), {});
+  checkpoint::load(*step, saved.alone, loaded.trainer.state_tensors());
+  loaded.trainer.restore(step->manifest().attributes);
+  EXPECT_EQ(loaded.step().lm_loss, saved.run.step().lm_loss);
+  const auto lineage = checkpoint::lineage_of(step->manifest().attributes);
+  EXPECT_EQ(lineage->branch.text(), "a:0");
+  EXPECT_EQ(lineage->base, 3);
+}
+
+TEST(CheckpointWriter, SavesToTheStoreWhereLocalStepsCannotBeSaved) {
+  LocallySavedRun saved;
+  saved.run.step();
+  saved.writer->save_locally();
+  saved.run.step();
+  // A file in place of the folder makes later steps fail.
+  std::filesystem::remove_all(saved.directory / "local");
+  std::ofstream(saved.directory / "local") << "x";
+  saved.writer->save();
+  saved.run.step();
+  saved.writer->save_locally();
+  saved.writer->save();
+  saved.writer->finish();
+  EXPECT_THAT(LocallySavedRun::numbers(saved.shared), testing::ElementsAre(3, 2));
 }
 
 TEST(CheckpointWriter, StopsTheRunThatCannotSave) {

@@ -138,14 +138,14 @@ void log_device(const Job& job, const RunConfig& config, const model::ModelConfi
   });
 }
 
-/// Returns whether the state has a copy in host memory. On the CPU only asynchronous saving makes one.
+/// Returns whether the state has a copy in host memory. On the CPU only saving during training makes one.
 bool copies_state(const Job& job, const RunConfig& config) {
-  return config.checkpoint.async_save ||
+  return config.checkpoint.writes_behind() ||
          (!job.backend->memory_is_host() && (!config.checkpoint.save.empty() || !config.checkpoint.load.empty()));
 }
 
 /// Returns the bytes of that copy, without moments that are neither loaded nor saved. What is in host memory already is
-/// copied only for asynchronous saving.
+/// copied only to be saved during training.
 std::size_t copied_bytes(const Job& job, const RunConfig& config, const train::MemoryEstimate& memory) {
   if (!copies_state(job, config)) return 0;
   const CheckpointOptions& checkpoint = config.checkpoint;
@@ -153,13 +153,15 @@ std::size_t copied_bytes(const Job& job, const RunConfig& config, const train::M
   const bool moments = (loads && checkpoint.loaded_optimizer() == train::OptimizerState::kept) ||
                        (!checkpoint.save.empty() && checkpoint.saved_optimizer() == train::OptimizerState::kept);
   const train::MemoryEstimate::State& state = moments ? memory.state : memory.weights;
-  return checkpoint.async_save ? state.all : state.on_device;
+  return checkpoint.writes_behind() ? state.all : state.on_device;
 }
 
 /// Returns "pinned host memory to --load and --save", with the options that use host memory.
 std::string host_memory_purpose(const Job& job, const RunConfig& config, const train::MemoryEstimate& memory,
                                 std::size_t copy) {
-  if (job.backend->memory_is_host()) return "host memory for --async-save";
+  if (job.backend->memory_is_host()) {
+    return config.checkpoint.async_save ? "host memory for --async-save" : "host memory for local checkpoints";
+  }
   std::vector<std::string> kept;
   if (memory.host_optimizer > 0) kept.emplace_back("--optimizer-cpu-offload");
   if (memory.host_activations > 0) kept.emplace_back("--cpu-offloading-num-layers");

@@ -43,12 +43,16 @@ struct CheckpointOptions {
   std::optional<int> keep_last;
   std::int64_t retain_interval = 0;
   bool async_save = false;
+  std::string local_folder;         ///< folder of each node for local checkpoints
+  std::int64_t local_interval = 0;  ///< 0: none
   train::OnSaveError on_save_error = train::OnSaveError::stop;
 
   void declare(Options& options, RunKind kind = RunKind::pretraining);
   void check(const Options& options, Problems& problems) const;
   /// Returns whether `load` only has the weights from which a new run starts.
   bool starts_anew() const { return finetune || upcycling; }
+  /// Returns whether threads write checkpoints from a copy of the state in host memory.
+  bool writes_behind() const { return async_save || local_interval > 0; }
   /// Use of the optimizer's state when resuming, and when saving.
   train::OptimizerState loaded_optimizer() const { return state_of(no_load_optimizer); }
   train::OptimizerState saved_optimizer() const { return state_of(no_save_optimizer); }

@@ -199,6 +199,7 @@ train::TrainOptions RunConfig::train_options() const {
 train::RunSchedule RunConfig::schedule() const {
   train::RunSchedule schedule = run.schedule;
   schedule.save_interval = checkpoint.save_interval;
+  schedule.local_interval = checkpoint.local_interval;
   return schedule;
 }
 

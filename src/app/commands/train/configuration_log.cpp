@@ -129,6 +129,10 @@ void log_schedule(const RunConfig& config, const TrainPlan& plan) {
                  ? "a checkpoint at the end"
                  : fmt::format("a checkpoint every {}", counted(schedule.save_interval, "iteration"));
     saving += " in " + folder;
+    if (schedule.local_interval > 0) {
+      saving += fmt::format(", a local one every {} in {}", counted(schedule.local_interval, "iteration"),
+                            config.checkpoint.local_folder);
+    }
   }
   log::info("schedule: iterations {} to {}; {}, learning rate {}; {}; {}", plan.done.iteration + 1, plan.iterations,
             optim::name_of(plan.options.optimizer.kind), rate_text(plan.options.lr_schedule), evaluation, saving);

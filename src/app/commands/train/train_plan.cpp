@@ -270,9 +270,13 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   plan.attributes.merge(train::attributes_of(config.precision.fp8));
 
   plan.store = open_store(*job.world, config);
+  if (config.checkpoint.local_interval > 0 && !config.run.dry_run) {
+    plan.local = std::make_unique<LocalCheckpoints>(job, config.checkpoint);
+  }
   if (!config.checkpoint.load.empty()) {
     const Timer timer;
-    plan.start = open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.source());
+    plan.start = plan.local ? plan.local->open_start()
+                            : open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.source());
     plan.load_ms = timer.elapsed_ms();
   }
   if (plan.start.reader && config.checkpoint.starts_anew()) {

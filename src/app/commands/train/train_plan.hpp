@@ -7,6 +7,7 @@
 
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "src/app/job/job.hpp"
+#include "src/app/job/local_checkpoints.hpp"
 #include "src/app/job/saved_model.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/app/run_config/run_config.hpp"
@@ -31,6 +32,7 @@ struct TrainPlan {
   model::ModelConfig model;
   SampleOptions samples;
   std::unique_ptr<io::CheckpointStore> store;  ///< folder of --save, or null
+  std::unique_ptr<LocalCheckpoints> local;     ///< null without local checkpoints; before what it opens
   OpenCheckpoint start;                        ///< empty for a run from initial weights
   double load_ms = 0;                          ///< time to open, check and read it
   /// Weights to start from, except for missing heads; null: initial weights.

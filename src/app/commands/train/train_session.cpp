@@ -63,7 +63,7 @@ void TrainSession::make_state(train::OptimizerState optimizer) {
   job_.backend->release_host_memory();
   collectively(world(), [&] {
     state_.emplace(*job_.backend, trainer_.state_tensors(optimizer),
-                   config_.checkpoint.async_save ? Allocation::always : Allocation::where_needed);
+                   config_.checkpoint.writes_behind() ? Allocation::always : Allocation::where_needed);
   });
 }
 
@@ -72,6 +72,7 @@ void TrainSession::restore() {
   const Timer timer;
   const CheckpointOptions& options = config_.checkpoint;
   const train::OptimizerState optimizer = options.loaded_optimizer();
+  if (plan_.local) plan_.local->fetch(*plan_.start.reader, state_->tensors());
   checkpoint::load(
       *plan_.start.reader, world(), state_->tensors(),
       optimizer == train::OptimizerState::kept ? checkpoint::ExtraTensors::refuse : checkpoint::ExtraTensors::leave);
@@ -150,8 +151,10 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
     if (const auto& rewinds = trainer_.rewinds()) {
       options.keep.rewind_distance = rewinds->distance + rewinds->iterations - 1;  // from the end of a spike
     }
+    if (plan_.local) plan_.local->add_to(options, progress().iteration);
     hooks.checkpoints =
         &checkpoints.emplace(*plan_.store, world(), trainer_, *state_, std::move(attributes), plan_.blobs, options);
+    if (plan_.local) plan_.local->record_attempt();
   }
   // Opened after the checkpoint folder is locked and known to be writable: only its job may change the records.
   RunReports reports(job_, config_, model_, trainer_, communication_.get(), flight_ ? &flight_->record() : nullptr,
