@@ -33,7 +33,7 @@ struct CheckpointWriterOptions {
   OnSaveError on_error = OnSaveError::stop;
   checkpoint::SaveOptions keep = {};  ///< older checkpoints to keep
   OptimizerState optimizer = OptimizerState::kept;
-  bool continues = false;  ///< earlier steps in the store are of this run
+  bool continues = false;                   ///< earlier steps in the store are of this run
   checkpoint::LocalSteps* local = nullptr;  ///< if given, steps are saved there first, and copied to the store behind
   std::int64_t local_start = -1;            ///< local step that the run continues from, which must stay; -1: none
   checkpoint::Lineage lineage = {};         ///< attempts of the run, with local steps
