@@ -9,8 +9,9 @@ seconds=${1:-600}
 shift || true
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || {
-  targets=(chat_template corpus corpus_file prompt_lines safetensors text_reader token_files tokenizer_files torch_files utf8)
+  targets=(block_lists chat_template corpus corpus_file prompt_lines safetensors text_reader token_files tokenizer_files torch_files utf8)
   [ -z "${ARROW_ROOT:-}" ] || targets+=(tables)
+  [ ! -e /usr/include/fasttext ] || targets+=(classifier)
 }
 compiler=
 for candidate in clang++ clang++-{20,19,18,17,16}; do
@@ -26,6 +27,10 @@ mkdir -p $build
 flags="-std=c++20 -O1 -g -I. $(pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5)
        -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL"
 libraries="$(pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5) -lspdlog -lfmt -lutf8proc -lonig -lxxhash -lz -lzstd -lbz2 -llzma -lsimdjson"
+if [ -e /usr/include/fasttext ]; then
+  flags+=" -DTRIREME_HAS_FASTTEXT"
+  libraries+=" -lfasttext"
+fi
 if [ -n "${ARROW_ROOT:-}" ]; then
   flags+=" -DTRIREME_HAS_ARROW -isystem $ARROW_ROOT/include"
   for folder in "$ARROW_ROOT" "$ARROW_ROOT/lib"; do libraries+=" -L$folder -Wl,-rpath,$folder"; done

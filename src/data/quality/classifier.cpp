@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <sstream>
+
+#include "src/data/quality/model_file.hpp"
 #endif
 
 namespace trireme::data {
@@ -15,8 +17,14 @@ namespace trireme::data {
 #ifdef TRIREME_HAS_FASTTEXT
 
 namespace {
+
 constexpr std::string_view label_prefix = "__label__";
+
+std::string_view without_prefix(std::string_view label) {
+  return label.substr(label.starts_with(label_prefix) ? label_prefix.size() : 0);
 }
+
+}  // namespace
 
 struct TextClassifier::Model {
   fasttext::FastText model;
@@ -24,10 +32,11 @@ struct TextClassifier::Model {
 
 TextClassifier::TextClassifier(const std::string& path, std::span<const ClassLabel> labels)
     : model_(std::make_unique<Model>()), labels_(labels.begin(), labels.end()) {
+  check_model_file(path);
   try {
     model_->model.loadModel(path);
   } catch (const std::exception& error) {
-    throw DataError(fmt::format("{} is not a model of fastText: {}", path, error.what()));
+    throw DataError("{} is not a model of fastText: {}", path, error.what());
   }
   const fasttext::FastText& model = model_->model;
   TRIREME_CHECK(model.getArgs().model == fasttext::model_name::sup, DataError,
@@ -36,7 +45,7 @@ TextClassifier::TextClassifier(const std::string& path, std::span<const ClassLab
     if (model.getLabelId(std::string(label_prefix) + label.name) >= 0) continue;
     std::vector<std::string> known;
     for (int i = 0; i < model.getDictionary()->nlabels(); ++i) {
-      known.push_back(model.getDictionary()->getLabel(i).substr(label_prefix.size()));
+      known.emplace_back(without_prefix(model.getDictionary()->getLabel(i)));
       if (known.size() == 20) break;
     }
     throw ConfigError(fmt::format("the classifier {} has no label '{}': give some of {}{}", path, label.name,
@@ -49,11 +58,15 @@ double TextClassifier::excess(std::string_view text) const {
   std::ranges::replace(line, '\n', ' ');
   std::istringstream stream(line + "\n");
   std::vector<std::pair<fasttext::real, std::string>> found;
-  model_->model.predictLine(stream, found, model_->model.getDictionary()->nlabels(), 0);
+  try {
+    model_->model.predictLine(stream, found, model_->model.getDictionary()->nlabels(), 0);
+  } catch (const std::exception& error) {  // numbers of the model that are not finite
+    throw DataError("the classifier fails on a text, its model is damaged: {}", error.what());
+  }
   double most = -1;
   for (const ClassLabel& label : labels_) {
     for (const auto& [probability, name] : found) {
-      if (std::string_view(name).substr(label_prefix.size()) != label.name) continue;
+      if (without_prefix(name) != label.name) continue;
       most = std::max(most, static_cast<double>(probability) - label.min_probability);
     }
   }

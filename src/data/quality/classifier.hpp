@@ -25,7 +25,7 @@ class TextClassifier {
   TextClassifier(TextClassifier&&) = delete;
 
   /// Returns the greatest excess of a label's probability over its least one, -1 if no label is found. Line feeds count
-  /// as spaces. Thread-safe.
+  /// as spaces. Throws DataError if numbers of the model are not finite. Thread-safe.
   double excess(std::string_view text) const;
 
  private:

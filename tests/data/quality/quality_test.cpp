@@ -198,6 +198,7 @@ TEST(TextClassifier, GivesTheExcessOfLabelsOfATrainedModel) {
   arguments.minCount = 1;
   arguments.lr = 0.5;
   arguments.thread = 1;
+  arguments.minn = arguments.maxn = arguments.bucket = 0;  // a small model: no n-grams
   arguments.verbose = 0;
   fasttext::FastText trained;
   trained.train(arguments);
@@ -209,6 +210,14 @@ TEST(TextClassifier, GivesTheExcessOfLabelsOfATrainedModel) {
   EXPECT_LT(classifier.excess("the cart rolls on land"), -0.3);
   EXPECT_NEAR(TextClassifier(folder.path() + "/model.bin", both).excess("the cart rolls on land"),
               0.25 - classifier.excess("the cart rolls on land"), 1e-4);  // probabilities add up to 1
+  std::ifstream whole(folder.path() + "/model.bin", std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(whole), {}};
+  for (const std::size_t size :
+       {std::size_t{40}, std::size_t{80}, std::size_t{110}, bytes.size() / 2, bytes.size() - 1}) {
+    std::ofstream(folder.path() + "/cut.bin", std::ios::binary) << bytes.substr(0, size);
+    EXPECT_THAT(test::message_of([&] { TextClassifier(folder.path() + "/cut.bin", sea); }),
+                HasSubstr("cut.bin is not a model of fastText, or damaged: it was cut off"));
+  }
   const std::vector<ClassLabel> air{{"air", 0.5}};
   EXPECT_THAT(test::message_of([&] { TextClassifier(folder.path() + "/model.bin", air); }),
               HasSubstr("has no label 'air': give some of "));
