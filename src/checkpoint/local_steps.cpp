@@ -120,9 +120,13 @@ std::unique_ptr<StepReader> LocalSteps::open(const std::function<bool(const Mani
   collectively(world_, [&] {
     if (!leads()) return;
     for (const StepEntry& entry : store_.steps()) {
-      if (!entry.step || entry.replaced) continue;
-      const std::unique_ptr<StepReader> step = store_.open(entry.name);
-      if (accepts(step->manifest())) found += fmt::format("{} {}\n", *entry.step, step->manifest().digest);
+      if (entry.replaced) continue;
+      try {
+        const std::unique_ptr<StepReader> step = store_.open(entry.name);
+        if (accepts(step->manifest())) found += fmt::format("{} {}\n", entry.step, step->manifest().digest);
+      } catch (const CheckpointError& error) {
+        log::warn("{}: another node's manifest is used, if there is one", error.what());
+      }
     }
   });
   std::set<std::pair<std::int64_t, std::string>, std::greater<>> candidates;
@@ -176,7 +180,7 @@ void LocalSteps::keep_only(const std::set<std::int64_t>& steps) {
   collectively(world_, [&] {
     if (!leads()) return;
     for (const StepEntry& entry : store_.steps()) {
-      if (!entry.replaced && !(entry.step && steps.contains(*entry.step))) store_.remove(entry.name);
+      if (!entry.replaced && !steps.contains(entry.step)) store_.remove(entry.name);
     }
   });
 }
