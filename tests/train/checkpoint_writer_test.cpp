@@ -143,7 +143,7 @@ struct LocallySavedRun {
   }
   static std::vector<std::int64_t> numbers(checkpoint::Store& store) {
     std::vector<std::int64_t> steps;
-    for (const checkpoint::StepEntry& entry : store.steps()) steps.push_back(entry.step.value());
+    for (const checkpoint::StepEntry& entry : store.steps()) steps.push_back(entry.step);
     return steps;
   }
 

@@ -54,7 +54,7 @@ OpenCheckpoint LocalCheckpoints::open_local(const OpenCheckpoint& shared) {
     if (!job_.is_root() || !io::is_there(branch_path())) return;
     std::int64_t newest = -1;  // even if it is damaged
     for (const checkpoint::StepEntry& entry : io::CheckpointStore(options_.load).steps()) {
-      newest = std::max(newest, entry.step ? *entry.step : io::number_in(entry.name, io::step_prefix));
+      newest = std::max(newest, entry.step);
     }
     found = fmt::format("{} {}", newest, io::read_whole_file(branch_path(), max_branch_bytes));
   });
