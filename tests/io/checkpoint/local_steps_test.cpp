@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/posix/folder.hpp"
 #include "src/comm/host_collectives.hpp"
@@ -142,6 +143,13 @@ TEST_P(LocalStepsOfRanks, ReplaceDamagedFilesByCopiesOrTheStepBefore) {
   EXPECT_EQ(load(), 10);
   on_rank_0([&] { std::filesystem::resize_file(file(node, 10, rank), 100); });
   EXPECT_EQ(load(), nodes_ > 1 ? 10 : -1);
+}
+
+TEST_P(LocalStepsOfRanks, ReplaceADamagedManifestByThatOfAnotherNode) {
+  save(10, 1);
+  save(20, 2);
+  on_rank_0([&] { flip_byte(folder(0) + "/step-00000020/" + manifest_name); });
+  EXPECT_EQ(load(), nodes_ > 1 ? 20 : 10);
 }
 
 TEST_P(LocalStepsOfRanks, OfferOnlyStepsThatAreAccepted) {
