@@ -144,11 +144,13 @@ requeue() {
   exit 0
 }
 
-# Prints the newest committed step, 0 if none. A folder gets this name only once complete.
+# Prints the newest committed step, 0 if none. A folder gets this name only once complete. With local checkpoints, which this script
+# cannot see, the last attempt may have begun later: .branch ends with ":" and that step.
 step_reached() {
   local name newest=0
-  for name in "$1"/checkpoints/step-*; do
+  for name in "$1"/checkpoints/step-* "$(tail -c 20 "$1/checkpoints/.branch" 2>/dev/null)"; do
     name=${name##*/step-}
+    name=${name##*:}
     [[ $name =~ ^[0-9]+$ ]] && [ "$((10#$name))" -gt "$newest" ] && newest=$((10#$name))
   done
   echo "$newest"

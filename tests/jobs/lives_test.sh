@@ -24,13 +24,14 @@ step=$(cat "$save/LATEST" 2>/dev/null || echo 0)
 commit() { mkdir -p "$save/step-0000000$step" && echo $step >"$save/LATEST"; }
 trap 'commit; exit 75' USR1
 [ -n "${result:-}" ] && exit "$result"
+mkdir -p "$save" && echo >"$save/started"
 while [ $step -lt 9 ]; do sleep 0.1; step=$((step + 1)); done
 commit
 P
 chmod +x "$folder/trireme"
 
-# attempt RUN OPTION...: one attempt of a job, as the batch files run it; sets `status`. SIGNAL_AFTER: seconds until SLURM's
-# early signal.
+# attempt RUN OPTION...: one attempt of a job, as the batch files run it; sets `status`. SIGNAL_AFTER: seconds from the
+# program's start to SLURM's early signal.
 attempt() {
   rm -f "$requeue_mark"
   (
@@ -40,7 +41,11 @@ attempt() {
     run_life "$@"
   ) >"$folder/output" 2>&1 &
   local job=$!
-  [ -z "${SIGNAL_AFTER:-}" ] || { sleep "$SIGNAL_AFTER"; kill -USR1 $job; }
+  if [ -n "${SIGNAL_AFTER:-}" ]; then
+    until [ -s "$1/checkpoints/started" ]; do sleep 0.05; done
+    sleep "$SIGNAL_AFTER"
+    kill -USR1 $job
+  fi
   wait $job
   status=$?
 }

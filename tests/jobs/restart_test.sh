@@ -47,6 +47,7 @@ cat >"$FOLDER/bin/trireme" <<'END'
 save=$(sed 's/.*--save \([^ ]*\).*/\1/' <<<"$*")
 commit() { mkdir -p "$save/step-0000000$1"; }
 name() { printf '%s\n' "$@" >>"$TRIREME_FAULTY_NODES"; }
+begin() { mkdir -p "$save" && echo "0a1b2c3d:0 4e5f6a7b:$1" >"$save/.branch"; }  # from a local checkpoint
 if [[ $* == *--dry-run ]]; then
   echo "dry $RAN" >>"$FOLDER/ran"
   [[ $RAN == *" $(cat "$FOLDER/accepted") "* ]] && exit 0
@@ -60,13 +61,16 @@ eval "$line"
 END
 chmod +x "$FOLDER"/bin/*
 
-# started COMMAND...: runs it as a batch file, and sets `status`, and `ran` to the starts of the program. SIGNAL_AFTER: seconds until
-# SLURM's early signal.
+# started COMMAND...: runs it as a batch file, and sets `status`, and `ran` to the starts of the program. SIGNAL_AT: SLURM's early
+# signal comes once this file is there.
 started() {
-  rm -f "$FOLDER/ran" "$FOLDER/scontrol"
+  rm -f "$FOLDER/ran" "$FOLDER/scontrol" "$FOLDER/asked"
   "$@" >"$FOLDER/output" 2>&1 &
   local job=$!
-  [ -z "${SIGNAL_AFTER:-}" ] || { sleep "$SIGNAL_AFTER"; kill -USR1 $job; }
+  if [ -n "${SIGNAL_AT:-}" ]; then
+    until [ -s "$FOLDER/$SIGNAL_AT" ]; do sleep 0.05; done
+    kill -USR1 $job
+  fi
   wait $job
   status=$?
   ran=$(cat "$FOLDER/ran" 2>/dev/null | paste -sd ';')
@@ -100,6 +104,10 @@ expect "ranks that die on healthy nodes" 0 no "all - - restart 0;all - - restart
   fail "each start should be an attempt in the list: $(cat "$FOLDER/a/lives")"
 job b 'exit 6' 'exit 137' 'commit 9'
 expect "two starts without progress" 1 no "all - - restart 0;all - - restart 1"
+job b1 'commit 1; begin 0; exit 6' 'begin 12; exit 6' 'begin 13; exit 6' 'commit 9'
+expect "starts that go on from local checkpoints" 0 no "all - - restart 0;all - - restart 1;all - - restart 2;all - - restart 3"
+job b2 'commit 1; begin 0; exit 6' 'begin 12; exit 6' 'begin 12; exit 6' 'begin 12; exit 6'
+expect "starts that begin with one local checkpoint again and again" 1 no "all - - restart 0;all - - restart 1;all - - restart 2;all - - restart 3"
 
 SPARES=1 job c 'commit 1; echo n1,n3,n4 >"$FOLDER/nodes"; exit 137' 'commit 9'
 expect "a spare for a node that SLURM took from the job" 0 no "n1,n2,n3 3 6 restart 0;n1,n3,n4 3 6 restart 1"
@@ -128,10 +136,10 @@ expect "the third of them" 1 no ""
 job j 'exit 9'
 expect "wrong results that are not traced to a node" 9 no "all - - restart 0"
 
-SIGNAL_AFTER=0.5 job k 'commit 1; sleep 1; exit 137' 'commit 9'
+SIGNAL_AT=ran job k 'commit 1; sleep 1; exit 137' 'commit 9'
 expect "ranks that die after the early signal" 0 yes "all - - restart 0"
-sed -i '1a sleep 1' "$FOLDER/bin/squeue"
-SIGNAL_AFTER=0.5 job l 'commit 1; exit 137' 'commit 9'
+sed -i '1a echo >"$FOLDER/asked"; sleep 1' "$FOLDER/bin/squeue"
+SIGNAL_AT=asked job l 'commit 1; exit 137' 'commit 9'
 expect "the early signal during a restart" 0 yes "all - - restart 0"
 
 # A machine without SLURM.
