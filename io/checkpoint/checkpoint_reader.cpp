@@ -74,7 +74,7 @@ CheckpointReader::CheckpointReader(std::string folder, const std::string& manife
   const std::string path = folder_ + "/" + manifest_name;
   std::string here(manifest_head_bytes, '\0');
   reading(path, [&] {
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    const Descriptor file(retried([&] { return ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); }));
     TRIREME_CHECK(file, IoError, "cannot open {}: {}", path, std::strerror(errno));
     read_at(file.get(), path, here.data(), here.size(), 0);
   });

@@ -28,7 +28,8 @@ void write_at(int descriptor, const std::string& path, const void* data, std::si
 void read_at(int descriptor, const std::string& path, void* data, std::size_t size_bytes, std::int64_t offset) {
   auto* bytes = static_cast<char*>(data);
   while (size_bytes > 0) {
-    const ssize_t got = uninterrupted([&] { return pread(descriptor, bytes, size_bytes, offset); });
+    const ssize_t got =
+        retried([&] { return uninterrupted([&] { return pread(descriptor, bytes, size_bytes, offset); }); });
     TRIREME_CHECK(got > 0, IoError, "cannot read {} bytes at byte {} of {}: {}", size_bytes, offset, path,
                   got < 0 ? std::strerror(errno) : "it ends there");
     bytes += got;
