@@ -23,8 +23,8 @@ using Descriptor = UniqueHandle<DescriptorTraits>;
 /// Writes all bytes to a position in an open file. Throws IoError that names `path`.
 void write_at(int descriptor, const std::string& path, const void* data, std::size_t size_bytes, std::int64_t offset);
 
-/// Reads that many bytes at a position in an open file, again after a transient error. Throws IoError naming `path`, also
-/// at a premature end of file.
+/// Reads that many bytes at a position in an open file, again after a transient error. Throws IoError naming `path`,
+/// also at a premature end of file.
 void read_at(int descriptor, const std::string& path, void* data, std::size_t size_bytes, std::int64_t offset);
 
 enum class Symlinks { follow, refuse };
