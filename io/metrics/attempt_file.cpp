@@ -121,7 +121,8 @@ void AttemptFile::note_rewind(const report::RewindNote& rewind) {
   file_.append(line_of({{"event", "rewind"},
                         {"time", report::utc_stamp(rewind.time)},
                         {"iteration", rewind.iteration},
-                        {"to", rewind.to}}));
+                        {"to", rewind.to},
+                        {"lost_ms", rewind.lost_ms}}));
 }
 
 void AttemptFile::note_end(const AttemptEnd& end) {
@@ -151,7 +152,8 @@ std::vector<Attempt> read_attempts(const std::string& path) {
       attempts.back().spent = spent_from(object);
       attempts.back().saves.push_back({*time, iteration, attempts.back().spent});
     } else if (event == "rewind") {
-      attempts.back().rewinds.push_back({*time, iteration, member(object, "to", std::int64_t{0})});
+      attempts.back().rewinds.push_back(
+          {*time, iteration, member(object, "to", std::int64_t{0}), member(object, "lost_ms", 0.0)});
     } else if (event == "end") {
       attempts.back().spent = spent_from(object);
       attempts.back().end = AttemptEnd{*time, iteration, member(object, "exit_code", 0),

@@ -27,6 +27,12 @@ std::int64_t newest_sign(const Attempt& attempt) {
   return attempt.end ? std::max(time, attempt.end->time) : time;
 }
 
+/// Returns whether the attempts after `index` go on from a rewind of it. Otherwise its iterations were lost.
+bool is_kept(const RewindNote& rewind, const std::vector<Attempt>& attempts, std::size_t index) {
+  return std::all_of(attempts.begin() + static_cast<std::ptrdiff_t>(index) + 1, attempts.end(),
+                     [&](const Attempt& later) { return !later.start || later.start->iteration >= rewind.iteration; });
+}
+
 std::string share_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 }  // namespace
@@ -36,7 +42,8 @@ Goodput goodput_of(const std::vector<Attempt>& attempts, double trained_ms, doub
   Goodput goodput{.trained_s = trained_ms / 1000};
   goodput.lost(Loss::repeated) = repeated_ms / 1000;
   std::optional<std::int64_t> first, ended;
-  for (const Attempt& attempt : attempts) {
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    const Attempt& attempt = attempts[i];
     const std::optional<std::int64_t> start = began(attempt);
     if (!start) continue;
     if (!first) first = start;
@@ -52,6 +59,11 @@ Goodput goodput_of(const std::vector<Attempt>& attempts, double trained_ms, doub
     goodput.lost(Loss::start_up) += std::max(static_cast<double>(attempt.start->time - *start) - load_s, 0.0);
     goodput.lost(Loss::saving) += attempt.spent.saving_ms / 1000;
     goodput.lost(Loss::evaluation) += attempt.spent.evaluating_ms / 1000;
+    for (const RewindNote& rewind : attempt.rewinds) {
+      if (!is_kept(rewind, attempts, i)) continue;
+      goodput.trained_s -= rewind.lost_ms / 1000;
+      goodput.lost(Loss::rewound) += rewind.lost_ms / 1000;
+    }
   }
   if (!first) return {};
   if (now) ended = std::max(*ended, *now);

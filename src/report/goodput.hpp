@@ -12,13 +12,14 @@
 namespace trireme::report {
 
 /// Reasons why a run's time trained nothing that was kept.
-enum class Loss { start_up, loading, saving, evaluation, repeated, waiting, other };
+enum class Loss { start_up, loading, saving, evaluation, repeated, rewound, waiting, other };
 inline constexpr auto losses = std::to_array<std::string_view>({
     "start-up",
     "loading checkpoints",
     "saving checkpoints",
     "evaluation",
     "iterations repeated",
+    "iterations rewound",
     "waiting between attempts",
     "other",
 });

@@ -65,25 +65,29 @@ TEST(Goodput, DividesTheTimeOfARunByCause) {
   killed.start->began = 100;
   killed.saves = {{200, 50, {}}};
   killed.spent = {.saving_ms = 4000, .evaluating_ms = 2000};
+  killed.rewinds = {{150, 40, 30, 10000}, {210, 90, 40, 30000}};  // the second one was lost
   Attempt resumed = attempt_at(440, "");
   resumed.start->began = 400;
   resumed.start->previous_written = 300;  // iterations after the checkpoint
   resumed.start->load_ms = 15000;
   resumed.start->lost_ms = 80000;
+  resumed.start->iteration = 50;
   resumed.end = report::AttemptEnd{500, 90, 0, ""};
   report::Goodput goodput = report::goodput_of({killed, resumed}, 120000, 0, {});
   EXPECT_EQ(goodput.total_s, 400);
-  EXPECT_EQ(goodput.trained_s, 120);
+  EXPECT_EQ(goodput.trained_s, 110);
   EXPECT_EQ(goodput.lost(Loss::start_up), 10 + 25);
   EXPECT_EQ(goodput.lost(Loss::loading), 15);
   EXPECT_EQ(goodput.lost(Loss::saving), 4);
   EXPECT_EQ(goodput.lost(Loss::evaluation), 2);
   EXPECT_EQ(goodput.lost(Loss::repeated), 80);
+  EXPECT_EQ(goodput.lost(Loss::rewound), 10);
   EXPECT_EQ(goodput.lost(Loss::waiting), 100);
   EXPECT_EQ(goodput.lost(Loss::other), 44);
   EXPECT_EQ(report::text_of(goodput),
-            "30.0 % of 6 min 40 s; lost: start-up 35 s, loading checkpoints 15 s, saving checkpoints 4.0 s, "
-            "evaluation 2.0 s, iterations repeated 1 min 20 s, waiting between attempts 1 min 40 s, other 44 s");
+            "27.5 % of 6 min 40 s; lost: start-up 35 s, loading checkpoints 15 s, saving checkpoints 4.0 s, "
+            "evaluation 2.0 s, iterations repeated 1 min 20 s, iterations rewound 10 s, waiting between attempts 1 min "
+            "40 s, other 44 s");
 }
 
 TEST(Goodput, ReadsAttemptsOfOlderVersions) {
@@ -118,7 +122,7 @@ TEST(AttemptFile, ReadsBackWhatItWrote) {
     io::AttemptFile file(metrics);
     file.note_start(io::AttemptFile::Opening::replace, start);
     file.note_save({1010, 5, {.saving_ms = 1.5, .evaluating_ms = 2.5}});
-    file.note_rewind({1020, 7, 4});
+    file.note_rewind({1020, 7, 4, 12.5});
   }
   std::ofstream(path, std::ios::app) << R"({"event": "sa)";  // a killed attempt
   start.iteration = 5;
@@ -139,6 +143,7 @@ TEST(AttemptFile, ReadsBackWhatItWrote) {
   ASSERT_EQ(attempts[0].rewinds.size(), 1u);
   EXPECT_EQ(attempts[0].rewinds[0].time, 1020);
   EXPECT_EQ(attempts[0].rewinds[0].iteration, 7);
+  EXPECT_EQ(attempts[0].rewinds[0].lost_ms, 12.5);
   EXPECT_EQ(attempts[0].rewinds[0].to, 4);
   EXPECT_FALSE(attempts[0].end);
   EXPECT_EQ(attempts[0].start->began, 0);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <numeric>
 #include <span>
 
 #include "src/app/options/field_names.hpp"
@@ -117,6 +118,7 @@ void RunReports::write_record(const Record& record) {
 
 void RunReports::write(const train::TrainRecord& record) {
   trained_ms_ += record.elapsed_ms;
+  if (config_.precision.rewind_on_spike) step_ms_.push_back(record.elapsed_ms);
   write_record(record);
 }
 void RunReports::write(const train::EvaluationRecord& record) { write_record(record); }
@@ -127,9 +129,11 @@ void RunReports::write(const train::TaskRecord& record) { write_record(record); 
 void RunReports::write(const train::RewindRecord& record) {
   write_record(record);
   if (!attempts_) return;
-  attempt("<metrics_file>", [&] {
-    attempts_->note_rewind({std::time(nullptr), record.rewind.from, record.rewind.to});
-  });
+  const auto iterations = std::min(step_ms_.size(), static_cast<std::size_t>(record.rewind.from - record.rewind.to));
+  const double lost_ms = std::reduce(step_ms_.end() - static_cast<std::ptrdiff_t>(iterations), step_ms_.end());
+  const report::RewindNote note{std::time(nullptr), record.rewind.from, record.rewind.to, lost_ms};
+  history_.back().rewinds.push_back(note);
+  attempt("<metrics_file>", [&] { attempts_->note_rewind(note); });
 }
 
 void RunReports::attempt(const char* option, const std::function<void()>& write) {

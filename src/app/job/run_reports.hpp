@@ -78,6 +78,7 @@ class RunReports final : public train::MetricsSink {
   std::unique_ptr<io::AttemptFile> attempts_;
   std::vector<report::Attempt> history_;  // attempts of the run, on rank 0; the last is this one
   double trained_ms_ = 0;                 // time of the iterations kept, likewise
+  std::vector<double> step_ms_;           // times of this attempt's iterations, with rewinds
   double evaluating_ms_ = 0;
   const train::CheckpointWriter* checkpoints_ = nullptr;
   std::unique_ptr<io::TensorboardFile> tensorboard_;
