@@ -79,7 +79,8 @@ void CheckpointOptions::check(const Options& options, Problems& problems) const 
                  "use-checkpoint-args", "no-load-optim", "allow-new-data", "override-opt-param-scheduler",
                  "use-checkpoint-opt-param-scheduler"},
                 !load.empty(), "--load");
-  problems.need(options, {"local-checkpoint-dir"}, local_interval > 0, "--local-checkpoint-interval");
+  problems.need(options, {"local-checkpoint-dir"}, local_interval > 0 && !save.empty(),
+                "--local-checkpoint-interval and --save");
   problems.need(options, {"local-checkpoint-interval"}, !local_folder.empty() && !save.empty(),
                 "--local-checkpoint-dir and --save");
   problems.exclude(local_interval == 0 || !no_save_optimizer, "local-checkpoint-interval", "no-save-optim",
