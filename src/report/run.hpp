@@ -130,7 +130,7 @@ struct RewindNote {
   std::int64_t time = 0;
   std::int64_t iteration = 0;  ///< where the run goes on
   std::int64_t to = 0;         ///< iteration of the checkpoint
-  double lost_ms = 0;          ///< time of the iterations between, as far as this attempt did them
+  double lost_ms = 0;          ///< time of the iterations between that this attempt did and no rewind lost before
 };
 
 /// One job of a run, as far as it was recorded.

@@ -130,7 +130,9 @@ void RunReports::write(const train::RewindRecord& record) {
   write_record(record);
   if (!attempts_) return;
   const auto iterations = std::min(step_ms_.size(), static_cast<std::size_t>(record.rewind.from - record.rewind.to));
-  const double lost_ms = std::reduce(step_ms_.end() - static_cast<std::ptrdiff_t>(iterations), step_ms_.end());
+  const auto first = step_ms_.end() - static_cast<std::ptrdiff_t>(iterations);
+  const double lost_ms = std::reduce(first, step_ms_.end());
+  std::fill(first, step_ms_.end(), 0.0);  // the next rewind may go back as far
   const report::RewindNote note{std::time(nullptr), record.rewind.from, record.rewind.to, lost_ms};
   history_.back().rewinds.push_back(note);
   attempt("<metrics_file>", [&] { attempts_->note_rewind(note); });
