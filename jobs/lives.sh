@@ -11,7 +11,8 @@
 # Without SLURM (LAUNCH is mpirun) there is no queue: a run that stopped early ends the script with 75.
 # FOLDER/lives has two lines an attempt: the time, the job and the step where it began; the same where it ended, and what the
 # ranks returned. Ends the script.
-# Environment: TRIREME_SPARE_NODES (0), nodes of the job that stay idle until another one fails
+# Environment: TRIREME_SPARE_NODES (0), nodes of the job that stay idle until another one fails; TRIREME_MIN_NODES (half of the others),
+# the fewest to train on
 run_life() {
   local folder=$1 job=${SLURM_JOB_ID:-$$} status=4 restarts=0 ending=0 signalled=0
   local command_line=() ranks='' named='' faulty='' excluded=''
@@ -66,18 +67,20 @@ note_end() {
 }
 
 # Chooses the nodes of the next attempt, and sets `command_line` to that of the program with these arguments on them: on all of the
-# job's nodes but the spares. With too few healthy nodes: on the most with which a dry run succeeds, at least half. Fails without.
+# job's nodes but the spares. With too few healthy nodes: on the most with which a dry run succeeds, TRIREME_MIN_NODES or more. Fails
+# without.
 choose_nodes() {
-  local all healthy wanted count answer
+  local all healthy wanted least count answer
   PLACE=()
   set_command_line "$@"
   [ -n "${SLURM_JOB_NODELIST:-}" ] || return 0
   mapfile -t all < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
   wanted=$((${#all[@]} - ${TRIREME_SPARE_NODES:-0}))
   [ "$wanted" -gt 0 ] || { echo "TRIREME_SPARE_NODES=$TRIREME_SPARE_NODES leaves none of the ${#all[@]} nodes to work: ask for more." >&2; exit 2; }
+  least=${TRIREME_MIN_NODES:-$(((wanted + 1) / 2))}
   mapfile -t healthy < <(healthy_nodes)
   if [ ${#healthy[@]} = ${#all[@]} ] && [ "$wanted" = ${#all[@]} ]; then return 0; fi  # the launcher's own choice
-  for ((count = wanted < ${#healthy[@]} ? wanted : ${#healthy[@]}; count > 0 && 2 * count >= wanted && ending == 0; --count)); do
+  for ((count = wanted < ${#healthy[@]} ? wanted : ${#healthy[@]}; count > 0 && count >= least && ending == 0; --count)); do
     place "${healthy[@]:0:count}"
     set_command_line "$@"
     if [ "$count" = "$wanted" ] || answer=$("${command_line[@]}" --dry-run 2>&1); then
@@ -86,7 +89,7 @@ choose_nodes() {
     fi
     echo "$(date -Is) $count nodes will not do: $(grep -m 1 error <<<"$answer")" >&2
   done
-  echo "$(date -Is) the run needs $wanted nodes; healthy are ${healthy[*]:-none}" >&2
+  echo "$(date -Is) the run needs $wanted nodes, or $least at least; healthy are ${healthy[*]:-none}" >&2
   return 1
 }
 set_command_line() { command_line=("${LAUNCH[@]:0:1}" "${PLACE[@]}" "${LAUNCH[@]:1}" "$TRIREME" "$@"); }

@@ -1,11 +1,12 @@
 #!/bin/bash
 # Trains under random faults on a running SLURM for some hours, without a hand: one job after another, of as many iterations as an
 # undisturbed job did first. Each job must end by itself with 0, the losses and the last checkpoint of the undisturbed one, bit by bit.
+# Every other job has two spare nodes and keeps the nodes that SLURM has not lost, the others have neither and are requeued.
 # usage: SLURM_CONF=FILE [SEED=N] [MINUTES=4] tests/soak.sh HOURS [PROGRAM [OPTION of train..., default --tp 2]]
 #   PROGRAM: build/release/trireme by default; libio_fault_shim.so lies beside it.   MINUTES: of the undisturbed job.
 # Prints a line for each fault, and a table of all. The virtual nodes must be on this machine: it signals their ranks. A fault that
-# cannot be planted here is left out, and says so: full disks need root, cut links nodes in network namespaces, dead nodes two
-# spare ones. As an operator would, it releases requeued jobs from SLURM's two minutes of waiting, and returns nodes to service.
+# cannot be planted here is left out, and says so: full disks need root, cut links nodes in network namespaces, dead nodes six
+# of them. As an operator would, it releases requeued jobs from SLURM's two minutes of waiting, and returns nodes to service.
 # Exit status 77 where there is no SLURM, 1 after a failure.
 hours=${1:?usage: tests/soak.sh HOURS [PROGRAM [OPTIONS]]}
 here=$(dirname "$(realpath "$0")")
@@ -25,7 +26,7 @@ unset TRIREME_LOCK_WAIT
 export TRIREME_THREADS=1 OMPI_MCA_mpi_yield_when_idle=1
 RANDOM=${SEED:=$RANDOM}
 shim=$(dirname "$trireme")/libio_fault_shim.so
-job='' folder='' patient=''
+job='' folder='' patient='' spares=''
 trap 'status=$?; end_job; finish $status' EXIT
 trap 'exit 130' INT TERM
 end_job() {
@@ -66,7 +67,8 @@ submit() {
   if [ -n "$disks" ]; then # small disks of their own, for metrics and checkpoints
     mount -t tmpfs -o size=16m soak "$folder" && mkdir "$folder/checkpoints" && mount -t tmpfs -o size=96m soak "$folder/checkpoints"
   fi
-  job=$(sbatch --parsable --job-name="$1" --time=240 --signal=B:USR1@60 --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 \
+  job=$(TRIREME_MIN_NODES=2 TRIREME_SPARE_NODES=$spares sbatch --parsable --job-name="$1" --time=240 --signal=B:USR1@60 \
+    --nodes=$((2 + spares)) ${spares:+--no-kill} --ntasks-per-node=2 --gpus-per-node=0 \
     --cpus-per-task=1 --output="$log" "$here/../jobs/several_nodes.sbatch" "$scratch/model.ini" "$folder" \
     --data-path "$scratch/corpus.h5" "${layout[@]}" "${@:2}") || stop "sbatch"
 }
@@ -115,6 +117,11 @@ one_rank() {
   rank=$(ranks | shuf -n 1 --random-source=<(yes $RANDOM))
   target="rank $(of_rank "$rank" SLURM_PROCID) on $(of_rank "$rank" SLURMD_NODENAME)"
 }
+# one_lost_rank: of a node that the job can lose: not the batch script's own where SLURM keeps the others.
+one_lost_rank() {
+  one_rank
+  [ -z "$spares" ] || [ "${target#*on }" != "$(squeue -h -j "$job" -o %B)" ] || one_lost_rank
+}
 # damage FOLDER: flips a bit of one of its files.
 damage() {
   local file
@@ -135,7 +142,6 @@ fill() {
 # link up|down: that of the node of $rank.
 link() { nsenter --net="$net" ip link set eth0 "$1"; }
 namespace_of_rank() {
-  one_rank
   exec {net_fd}<"/proc/$rank/ns/net"
   net=/proc/$$/fd/$net_fd
 }
@@ -168,7 +174,7 @@ fault_time_limit() { # the job's signal comes a minute before
   scontrol update jobid="$job" TimeLimit=$((used + 2))
 }
 fault_node_down() {
-  one_rank
+  one_lost_rank
   target=$(of_rank "$rank" SLURMD_NODENAME)
   ends=1 down=$target patient=1
   scontrol update nodename="$target" state=down reason=soak
@@ -194,8 +200,9 @@ fault_eio() {
   sleep "${target//[^0-9]/}"
   rm faulty
 }
-fault_cut_shortly() { namespace_of_rank; target="link of ${target#*on }"; link down; pause 4; link up; }
+fault_cut_shortly() { one_rank; namespace_of_rank; target="link of ${target#*on }"; link down; pause 4; link up; }
 fault_cut() { # longer than the ranks, and SLURM, wait
+  one_lost_rank
   namespace_of_rank
   target="link of ${target#*on } for 60 s" ends=1
   patient=1
@@ -204,6 +211,7 @@ fault_cut() { # longer than the ranks, and SLURM, wait
   link up
 }
 fault_slow_link() {
+  one_rank
   namespace_of_rank
   target="link of ${target#*on }, 2 Mbit/s for 8 s"
   nsenter --net="$net" tc qdisc add dev eth0 root tbf rate 2mbit burst 16k latency 500ms
@@ -325,15 +333,16 @@ without() { # without REASON FAULT...
 }
 mkdir full
 if mount -t tmpfs -o size=1m soak full 2>/dev/null; then umount full && disks=1; else without "no file system can be mounted" full_disk full_metrics; fi
-[ "$(sinfo -h -r -N -o %N | sort -u | wc -l)" -ge 4 ] || without "fewer than four nodes" node_down cut
+[ "$(sinfo -h -r -N -o %N | sort -u | wc -l)" -ge 6 ] || without "fewer than six nodes" node_down cut
 [ "$(srun -N 1 -n 1 readlink /proc/self/ns/net 2>/dev/null)" != "$(readlink /proc/self/ns/net)" ] ||
   without "the nodes have no network namespace of their own" cut cut_shortly slow_link
 echo "Seed $SEED. Jobs of $iterations iterations on 2 nodes x 2 ranks, ${layout[*]}. Faults: ${faults[*]}"
 
 end=$((SECONDS + $(awk -v h="$hours" 'BEGIN { print int(3600 * h) }')))
 while [ $SECONDS -lt $end ]; do
-  lacking=''
-  submit soak --train-iters "$iterations" $( ((jobs_done % 2)) && echo --async-save)
+  lacking='' spares=''
+  ((jobs_done % 2 == 0)) || spares=2
+  submit soak --train-iters "$iterations" $( ((jobs_done / 2 % 2)) && echo --async-save)
   while [ -n "$(state)" ] && [ $SECONDS -lt $end ]; do one_fault; done
   await "end of the job" false
   check_run

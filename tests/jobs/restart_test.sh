@@ -123,6 +123,8 @@ expect "spares alone" 2 no ""
 
 ACCEPTED=2 job h 'commit 1; name n4; exit 7' 'commit 9'
 expect "fewer nodes without a spare" 0 no "all - - restart 0;dry n1,n2,n3 3 6;dry n1,n2 2 4;n1,n2 2 4 restart 1"
+TRIREME_MIN_NODES=3 ACCEPTED=2 job h1 'commit 1; name n4; exit 7' 'commit 9'
+expect "fewer nodes than the least number" 0 yes "all - - restart 0;dry n1,n2,n3 3 6"
 job i 'commit 1; name n4; exit 9'
 expect "fewer nodes, of which no number will do" 0 yes "all - - restart 0;dry n1,n2,n3 3 6;dry n1,n2 2 4"
 grep -q "the batch does not divide" "$FOLDER/output" || fail "the log should say why"
