@@ -32,8 +32,8 @@ build_and_test() {
     export TRIREME_TEST_DATA
   fi
   rm -f "$folder/junit.xml"
-  # One more than cores: many tests wait for signals, locks and limits of time.
-  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel $((cores + 1)) \
+  # More than cores: many tests wait for signals, locks and limits of time.
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel $((cores + 2)) \
     --output-junit junit.xml "$@" </dev/null || status=$?
 
   echo
