@@ -15,10 +15,23 @@ namespace trireme::mpi {
 namespace {
 
 constexpr int tag = 1;
-// Several ranks collect, so the message does not depend on any one of them.
-constexpr int collectors = 8;
 
 using Reports = std::map<int, std::string>;
+
+/// Returns the ranks that collect reports, in order: several, far apart, so that the message depends on no rank or node.
+std::vector<int> collectors(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(std::min(size, 8)));
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    ranks[i] = static_cast<int>(i * static_cast<std::size_t>(size) / ranks.size());
+  }
+  return ranks;
+}
+
+/// Returns whether the ranks that report are the larger part of the job. Where a link is cut each side misses the
+/// other one, and only one of them may judge: of two halves that of rank 0.
+bool is_majority(const Reports& reports, std::size_t size) {
+  return 2 * reports.size() > size || (2 * reports.size() == size && reports.contains(0));
+}
 
 void receive_reports(MPI_Comm comm, Reports& reports) {
   int found = 0;
@@ -45,7 +58,7 @@ std::string summary(const Reports& reports, const std::vector<std::string>& host
     if (++silent_count > max_listed) continue;
     silent += fmt::format("{}rank {} on host {}", silent.empty() ? "" : ", ", rank, host);
   }
-  report_faulty_nodes(faulty);
+  if (is_majority(reports, hosts.size())) report_faulty_nodes(faulty);
   if (silent_count > max_listed) silent += fmt::format(" and {} more", silent_count - max_listed);
   std::string text = "the job hangs: ";
   if (silent.empty()) {
@@ -87,7 +100,8 @@ void report_hang(MPI_Comm comm, const std::vector<std::string>& hosts, const std
   check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   const int size = static_cast<int>(hosts.size());
   std::vector<MPI_Request> requests;
-  for (int to = 0; to < std::min(size, collectors); ++to) {
+  const std::vector<int> targets = collectors(size);
+  for (const int to : targets) {
     if (to == rank) continue;
     check(MPI_Isend(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, to, tag, comm, &requests.emplace_back()),
           "MPI_Isend");
@@ -98,7 +112,8 @@ void report_hang(MPI_Comm comm, const std::vector<std::string>& hosts, const std
     std::this_thread::sleep_for(milliseconds(1));
   }
   // Only collectors have the reports of others. Another collector ends the job, unless it stops right now.
-  const bool ends_job = rank < collectors && reports.begin()->first == rank;
+  const auto first = std::ranges::find_if(targets, [&](int target) { return reports.contains(target); });
+  const bool ends_job = first != targets.end() && *first == rank && is_majority(reports, hosts.size());
   if (!ends_job) std::this_thread::sleep_for(time_to_log);
   log::error("{}", summary(reports, hosts));
 }
