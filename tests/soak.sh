@@ -171,7 +171,8 @@ fault_time_limit() { # the job's signal comes a minute before
   used=$(squeue -h -j "$job" -O TimeUsed:20 | awk -F: '{ print NF < 3 ? $1 : NF == 3 ? 60 * $1 + $2 : 0 }')
   target="$((used + 2)) minutes"
   ends=1
-  scontrol update jobid="$job" TimeLimit=$((used + 2))
+  # Without accounting SLURM changes no job that has lost nodes.
+  scontrol update jobid="$job" TimeLimit=$((used + 2)) 2>err || target+=", which SLURM does not set: $(cat err)" ends=0
 }
 fault_node_down() {
   one_lost_rank
