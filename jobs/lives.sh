@@ -14,6 +14,7 @@
 # Environment: TRIREME_SPARE_NODES (0), nodes of the job that stay idle until another one fails; TRIREME_MIN_NODES (half of the others),
 # the fewest to train on
 run_life() {
+  check_folder "$1"
   local folder=$1 job=${SLURM_JOB_ID:-$$} status=4 restarts=0 ending=0 signalled=0
   local command_line=() ranks='' named='' faulty='' excluded=''
   shift
@@ -56,6 +57,14 @@ run_life() {
   done
   trap '' USR1
   requeue
+}
+
+# Ends the script with its usage if the argument FOLDER is missing, or an option is in its place.
+check_folder() {
+  [[ $1 == "" || $1 == -* ]] || return 0
+  echo "FOLDER is missing:" >&2
+  sed -n '/^# usage:/,/^#SBATCH/{ /^#SBATCH/d; s/^# //p }' "$0" >&2
+  exit 2
 }
 
 # The functions below use the variables of run_life.

@@ -55,6 +55,10 @@ expect() {  # STATUS REQUEUED(yes or no) WHAT
   [ "$status $requeued" = "$1 $2" ] || fail "$3: returned $status, requeued: $requeued; expected $1, $2"
 }
 
+for missing in "" --data-path; do
+  attempt "$missing" corpus.h5
+  expect 2 no "no folder, but '$missing'"
+done
 attempt "$folder/a"
 expect 0 no "a run that ends"
 
