@@ -64,6 +64,8 @@ CheckpointStore::CheckpointStore(std::string root) : root_(std::move(root)) {
 
 void CheckpointStore::take_folder() {
   if (lock_) return;
+  TRIREME_CHECK(!is_there(path(std::string(manifest_name))), ConfigError,
+                "{} is one checkpoint: name the folder that holds it, or another one", root_);
   make_folders(root_);
   lock_ = std::make_unique<FolderLock>(path(lock_name), root_);
 }

@@ -75,6 +75,17 @@ int LocalSteps::previous_node() const {
   return (node_of(world_.rank()) + nodes - 1) % nodes;
 }
 
+void LocalSteps::lock(const std::function<void()>& lock) {
+  collectively(world_, [&] {
+    if (!leads()) return;
+    try {
+      lock();
+    } catch (const EnvironmentError& error) {
+      throw EnvironmentError("{}. Each node of each job needs a <local_checkpoint_dir> of its own", error.what());
+    }
+  });
+}
+
 void LocalSteps::prepare(std::span<const StateTensor> tensors, std::int64_t start) {
   keep_only({start});
   std::int64_t written_bytes = shard_overhead_bytes;
@@ -88,9 +99,7 @@ void LocalSteps::prepare(std::span<const StateTensor> tensors, std::int64_t star
     if (stored.contains(node_of(rank))) step_bytes += bytes[static_cast<std::size_t>(rank)];
   }
   // Two steps are kept while the next one is written; `start` already takes the place of one.
-  collectively(world_, [&] {
-    if (leads()) store_.claim(step_bytes * (start >= 0 ? 2 : 3));
-  });
+  lock([&] { store_.claim(step_bytes * (start >= 0 ? 2 : 3)); });
   previous_ = start;
 }
 

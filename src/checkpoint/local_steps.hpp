@@ -25,6 +25,8 @@ class LocalSteps {
   /// Returns whether steps survive the loss of a node: there are several.
   bool has_copies() const { return members_.size() > 1; }
 
+  /// Runs `lock`, which locks a store, on one rank of each node. EnvironmentError if another job or node has it.
+  void lock(const std::function<void()>& lock);
   /// Locks the stores, removes their steps except `start`, if any, and checks that the others have room. IoError if
   /// not.
   void prepare(std::span<const StateTensor> tensors, std::int64_t start);

@@ -21,9 +21,9 @@ on_nodes() {
   (begin_on_nodes timeout -k 5 60 "$@") >out 2>err
   code=$?
 }
-# train NAME OPTION...: options of a run with this folder, also to load from.
+# train NAME OPTION...: options of a run with this folder, also to load from, spelt otherwise.
 train() {
-  arguments=("$trireme" train "${run[@]}" --save "$here/$1" --load "$here/$1" --load-or-init --metrics-file "$here/$1.jsonl"
+  arguments=("$trireme" train "${run[@]}" --save "$here/$1" --load "$here/./$1/" --load-or-init --metrics-file "$here/$1.jsonl"
     "${local_steps[@]}" "${@:2}")
 }
 # killed_after ITERATION [TEXT]: the run of `arguments` is killed after this iteration, and after its log holds the text.
@@ -100,10 +100,16 @@ check "and with its state" cmp <(tensors whole/step-00000500) <(tensors lost/ste
 check "the cost of a local step is logged" grep -qE '[0-9]+ local checkpoints: training waited [0-9.]+ ms for each' err
 check "local steps are gone in the end" [ -z "$(find node0/steps node1/steps -name 'step-*')" ]
 
-# A folder that cannot be written.
+# A folder that the nodes share, one that cannot be written, and that of --save.
+arguments=("$trireme" train "${run[@]}" --save "$here/shared" --local-checkpoint-interval 3 --local-checkpoint-dir "$here/both")
+on_nodes "${arguments[@]}"
+check "a folder that nodes share is refused" \
+  [ "$code $(grep -c 'Each node of each job needs a --local-checkpoint-dir of its own' err)" = "4 1" ]
 echo >file
 on 2 train "${run[@]/#500/6}" --save without --save-interval 2 --local-checkpoint-interval 1 --local-checkpoint-dir file/steps
 check "a folder that cannot be written is a warning, once" [ "$code $(grep -c 'no more local checkpoints are saved' err)" = "0 1" ]
 check "the others are saved" [ "$(find without -name 'step-*' | wc -l)" = 3 ]
 refused 2 "--local-checkpoint-interval needs --local-checkpoint-dir and --save" 1 train "${run[@]}" --local-checkpoint-interval 1
 refused 2 "--local-checkpoint-dir needs --local-checkpoint-interval" 1 train "${run[@]}" --local-checkpoint-dir steps
+refused 2 "--local-checkpoint-dir ./without/ is the folder of --save" \
+  1 train "${run[@]}" --save without --local-checkpoint-interval 1 --local-checkpoint-dir ./without/

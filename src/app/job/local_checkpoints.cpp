@@ -23,17 +23,14 @@ LocalCheckpoints::LocalCheckpoints(const Job& job, const CheckpointOptions& opti
       store_(options.local_folder),
       world_(job.world->split(0, job.world->rank(), "local checkpoints")),
       steps_(store_, *world_, job.node.first_rank) {
-  collectively(*job.world, [&] {
-    if (job.node.first_rank == job.world->rank()) store_.reserve();
-  });
+  steps_.lock([&] { store_.reserve(); });
 }
 
 OpenCheckpoint LocalCheckpoints::open_start() {
   OpenOptions source = options_.source();
-  const bool same_folder = options_.load == options_.save && !source.step && !options_.starts_anew() &&
-                           options_.loaded_optimizer() == train::OptimizerState::kept;
+  const bool in_place = options_.goes_on_in_place() && !source.step;
   OpenCheckpoint start;
-  if (same_folder) {
+  if (in_place) {
     OpenOptions peek = source;
     peek.optional = true;
     peek.warns = peek.logs = false;
@@ -43,7 +40,7 @@ OpenCheckpoint LocalCheckpoints::open_start() {
   if (!start.reader) start = open_checkpoint(*job_.world, options_.load, source);
   if (!start.reader) return start;
   if (const auto stored = checkpoint::lineage_of(start.description.attributes)) lineage_.branch = stored->branch;
-  if (start_ < 0 && same_folder) lineage_.base = start.description.step;
+  if (start_ < 0 && in_place) lineage_.base = start.description.step;
   return start;
 }
 

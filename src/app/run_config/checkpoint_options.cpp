@@ -1,6 +1,28 @@
 #include "src/app/run_config/checkpoint_options.hpp"
 
+#include <filesystem>
+
 namespace trireme::app {
+namespace {
+
+/// Returns the absolute path, without links as far as it exists, and without a final slash.
+std::string full_path(const std::string& path) {
+  const std::filesystem::path absolute = std::filesystem::absolute(path);
+  std::error_code error;
+  std::filesystem::path full = std::filesystem::weakly_canonical(absolute, error);
+  if (error) full = absolute.lexically_normal();
+  return (full.has_filename() ? full : full.parent_path()).string();
+}
+
+bool is_same_folder(const std::string& a, const std::string& b) {
+  return a == b || (!a.empty() && !b.empty() && full_path(a) == full_path(b));
+}
+
+}  // namespace
+
+bool CheckpointOptions::goes_on_in_place() const {
+  return is_same_folder(load, save) && !starts_anew() && !no_load_optimizer;
+}
 
 void CheckpointOptions::declare(Options& options, RunKind kind) {
   options.add("save", &save, "DIR", "Folder for checkpoints.");
@@ -83,6 +105,10 @@ void CheckpointOptions::check(const Options& options, Problems& problems) const 
                 "--local-checkpoint-interval and --save");
   problems.need(options, {"local-checkpoint-interval"}, !local_folder.empty() && !save.empty(),
                 "--local-checkpoint-dir and --save");
+  problems.expect(
+      local_folder.empty() || !is_same_folder(local_folder, save),
+      fmt::format("--local-checkpoint-dir {} is the folder of --save: name one that each node has for itself",
+                  local_folder));
   problems.exclude(local_interval == 0 || !no_save_optimizer, "local-checkpoint-interval", "no-save-optim",
                    "a run continues from local checkpoints by itself");
   problems.need(options, {"no-save-optim", "save-interval", "async-save", "on-save-error"}, !save.empty(), "--save");

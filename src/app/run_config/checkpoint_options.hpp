@@ -49,6 +49,8 @@ struct CheckpointOptions {
 
   void declare(Options& options, RunKind kind = RunKind::pretraining);
   void check(const Options& options, Problems& problems) const;
+  /// Returns whether the run goes on in the folder of `load`: `save` is the same, however it is spelt.
+  bool goes_on_in_place() const;
   /// Returns whether `load` only has the weights from which a new run starts.
   bool starts_anew() const { return finetune || upcycling; }
   /// Returns whether threads write checkpoints from a copy of the state in host memory.
@@ -59,8 +61,9 @@ struct CheckpointOptions {
   /// Checkpoint to resume from. If it is missing, a run starts from scratch on request, or if it saves to the same
   /// folder, as in Megatron-LM.
   OpenOptions source() const {
-    const bool same_folder = load == save && !exit_on_missing && !step && !starts_anew() && !no_load_optimizer;
-    return {.step = step, .optional = load_or_init || same_folder, .warns = !load_or_init};
+    return {.step = step,
+            .optional = load_or_init || (goes_on_in_place() && !exit_on_missing && !step),
+            .warns = !load_or_init};
   }
   ScheduleSource schedule_source() const {
     return override_schedule         ? ScheduleSource::command_line
@@ -74,7 +77,7 @@ struct CheckpointOptions {
             .on_error = on_save_error,
             .keep = {.keep_last = kept, .retain_interval = retain_interval},
             .optimizer = saved_optimizer(),
-            .continues = load == save && !starts_anew() && !no_load_optimizer};
+            .continues = goes_on_in_place()};
   }
 
  private:

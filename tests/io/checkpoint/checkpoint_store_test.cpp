@@ -291,6 +291,14 @@ TEST_F(StoreTest, AcceptsThePathOfARootOrOfAStep) {
   EXPECT_THROW(find_checkpoint(directory / "file"), CheckpointError);
 }
 
+TEST_F(StoreTest, SavesNoStepsInAStep) {
+  save(10, 1);
+  CheckpointStore store(root + "/step-00000010/");
+  EXPECT_THAT([&] { store.reserve(); }, ThrowsMessage<ConfigError>(HasSubstr("step-00000010 is one checkpoint")));
+  EXPECT_THROW(store.claim(1), ConfigError);
+  EXPECT_THAT(names_in(root + "/step-00000010"), ElementsAre("manifest.json", "rank-00000.h5"));
+}
+
 TEST_F(StoreTest, TooLittleSpaceIsReportedInAdvance) {
   CheckpointStore store(root);
   EXPECT_THAT([&] { store.claim(std::int64_t{1} << 60); },
