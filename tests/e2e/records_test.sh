@@ -49,10 +49,12 @@ records m.jsonl* curves >before
 refused 5 "cannot create the folder corpus.h5" \
   2 train "${run[@]}" --save corpus.h5/saved --metrics-file m.jsonl --tensorboard-dir curves
 refused 5 "cannot create the folder corpus.h5" 1 train "${run[@]}" --metrics-file m.jsonl --tensorboard-dir corpus.h5/curves
+refused 5 "cannot open absent.txt" \
+  1 train "${run[@]}" --save saved --metrics-file m.jsonl --tensorboard-dir curves --sample-prompts absent.txt
 mkfifo pipe
 refused 2 "pipe is there and is not a file" 2 train "${run[@]}" --metrics-file m.jsonl --trace-file pipe
 refused 2 "/dev/zero is there and is not a file" 2 train "${run[@]}" --metrics-file /dev/zero
-check "jobs that cannot write change nothing" cmp before <(records m.jsonl* curves)
+check "jobs that cannot write, or read their prompts, change nothing" cmp before <(records m.jsonl* curves)
 mkfifo n.jsonl.lives
 refused 2 "n.jsonl.lives is there and is not a file" 1 train "${run[@]}" --metrics-file n.jsonl
 

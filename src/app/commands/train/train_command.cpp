@@ -10,6 +10,7 @@
 #include "src/app/job/saved_model.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 
 namespace trireme::app {
 
@@ -51,11 +52,16 @@ int train_command(const CommandLine& line) {
   log_configuration(options, job, config, plan);
   std::optional<TrainingTasks> tasks;
   if (!config.run.tasks.names.empty()) tasks.emplace(job, config.run.tasks, plan, config.batch.sequence_length.value());
+  std::optional<TrainingSamples> samples;
+  if (!config.run.sample_prompts.empty()) samples.emplace(job, config, plan);
   const data::SampleSplits data = make_data(*job.world, plan, config.data.cache_path);
   log_blend(job, config, plan, data);
   if (config.run.dry_run) {
-    log::info("dry run: everything is in order; {} iterations would run",
-              config.run.schedule.skip_training ? 0 : std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
+    log::info(
+        "dry run: everything is in order; {} would run",
+        counted(
+            config.run.schedule.skip_training ? 0 : std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0),
+            "iteration"));
     return 0;
   }
 
@@ -67,7 +73,7 @@ int train_command(const CommandLine& line) {
   }
   std::function<std::vector<train::TaskRecord>()> measure_tasks;
   if (tasks) measure_tasks = [&] { return tasks->measure(session.model()); };
-  const train::RunEnd end = session.run(data, {}, measure_tasks);
+  const train::RunEnd end = session.run(data, {}, measure_tasks, samples ? &*samples : nullptr);
   log_peak_memory(job);
   return static_cast<int>(end == train::RunEnd::complete ? ExitCode::success : ExitCode::stopped_early);
 }

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "io/posix/folder.hpp"
-#include "src/app/commands/train/training_samples.hpp"
 #include "src/app/job/process_limits.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/job/run_reports.hpp"
@@ -138,7 +137,8 @@ bool TrainSession::has_work(const data::SampleSplits& data) const {
 }
 
 train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::function<void()>& evaluate,
-                                const std::function<std::vector<train::TaskRecord>()>& measure_tasks) {
+                                const std::function<std::vector<train::TaskRecord>()>& measure_tasks,
+                                const TrainingSamples* samples) {
   train::RunHooks hooks;
   hooks.evaluate = evaluate;
   hooks.measure_tasks = measure_tasks;
@@ -173,9 +173,7 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
       if (bar.is_due()) bar.update(record.iteration, total, details_of(record, losses));
     };
   }
-  std::optional<TrainingSamples> samples;
-  if (!config_.run.sample_prompts.empty()) {
-    samples.emplace(job_, config_, plan_);
+  if (samples != nullptr) {
     hooks.sample = [&] {
       const std::optional<train::SampleRecord> record = samples->take(model_, world(), progress());
       if (record && job_.is_root()) reports.write(*record);

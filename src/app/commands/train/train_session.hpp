@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/app/commands/train/train_plan.hpp"
+#include "src/app/commands/train/training_samples.hpp"
 #include "src/app/job/flight_recorder.hpp"
 #include "src/train/state_tensors.hpp"
 
@@ -21,9 +22,11 @@ class TrainSession {
   void restore();
   /// Returns whether the run has anything left to train, evaluate or save.
   bool has_work(const data::SampleSplits& data) const;
-  /// Trains, evaluates and saves. `evaluate` and `measure_tasks` are those of RunHooks. Collective.
+  /// Trains, evaluates and saves. `evaluate` and `measure_tasks` are those of RunHooks; `samples` may be null.
+  /// Collective.
   train::RunEnd run(const data::SampleSplits& data, const std::function<void()>& evaluate = {},
-                    const std::function<std::vector<train::TaskRecord>()>& measure_tasks = {});
+                    const std::function<std::vector<train::TaskRecord>()>& measure_tasks = {},
+                    const TrainingSamples* samples = nullptr);
 
   const train::Progress& progress() const { return trainer_.progress(); }
   train::ParallelModel& model() { return model_; }
