@@ -28,7 +28,9 @@ std::vector<Attempt> join_attempts(std::vector<Attempt> attempts, const std::vec
     Attempt* found = nullptr;
     for (Attempt& attempt : attempts) {
       const bool within = attempt.start->time >= begin.time - clock_seconds && attempt.start->time < end_time;
-      if (within && !attempt.job_time && attempt.start->job == begin.job) found = &attempt;
+      // Without SLURM only the batch file has a number, that of its process.
+      const bool is_job = attempt.start->job.empty() || attempt.start->job == begin.job;
+      if (within && !attempt.job_time && is_job) found = &attempt;
     }
     if (found == nullptr) found = &alone.emplace_back();
     found->job_time = begin.time;

@@ -49,6 +49,15 @@ TEST(JoinAttempts, GivesAnAttemptTheExitCodeOfItsJob) {
   EXPECT_EQ(attempts[0].job_end, 190);
 }
 
+TEST(JoinAttempts, FindsTheAttemptsOfABatchFileWithoutSlurm) {
+  const std::vector<Attempt> attempts = report::join_attempts(
+      {attempt_at(105, ""), attempt_at(205, "")},
+      {JobNote{100, "10998", 0, {}}, JobNote{190, "10998", 50, 137}, JobNote{200, "10998", 50, {}}});
+  ASSERT_EQ(attempts.size(), 2u);
+  EXPECT_EQ(attempts[0].job_status, 137);
+  EXPECT_EQ(attempts[1].job_time, 200);
+}
+
 TEST(JoinAttempts, KeepsAJobThatEndedBeforeTraining) {
   const std::vector<Attempt> attempts = report::join_attempts(
       {attempt_at(205, "7")}, {JobNote{100, "7", 0, {}}, JobNote{110, "7", 0, 2}, JobNote{200, "7", 0, {}}});
