@@ -8,7 +8,7 @@
 # cannot go on inside the job, goes back to the queue under the same job number, and its next attempt continues from the
 # checkpoint. Two attempts that end where they began end the chain: a third would do no better.
 #
-# Without SLURM (LAUNCH is mpirun) there is no queue: a run that stopped early ends the script with 75.
+# Without SLURM (LAUNCH is mpirun) there is no queue: a run that stopped early ends the script with 75. SIGINT and SIGTERM stop it so.
 # FOLDER/lives has two lines an attempt: the time, the job and the step where it began; the same where it ended, and what the
 # ranks returned. Ends the script.
 # Environment: TRIREME_SPARE_NODES (0), nodes of the job that stay idle until another one fails; TRIREME_MIN_NODES (half of the others),
@@ -24,6 +24,8 @@ run_life() {
     --metrics-file "$folder/metrics.jsonl" "$@"
   [ -z "${SLURM_JOB_NODELIST:-}" ] || export TRIREME_FAULTY_NODES=$folder/faulty_nodes-$job
   trap 'ending=1 signalled=1; kill -USR1 "$ranks" 2>/dev/null' USR1
+  # SLURM ends all processes of a job. Elsewhere the ranks would outlive this script.
+  [ -n "${SLURM_JOB_ID:-}" ] || trap interrupt INT TERM HUP
 
   while [ "$ending" = 0 ]; do
     if ! choose_nodes "$@"; then
@@ -34,8 +36,10 @@ run_life() {
     [ "$ending" = 0 ] || break
     note_begin
     [ -z "${TRIREME_FAULTY_NODES:-}" ] || : >"$TRIREME_FAULTY_NODES"  # so that NFS does not remember its absence
-    "${command_line[@]}" &
+    [ -n "${SLURM_JOB_ID:-}" ] || set -m  # Ctrl-C then reaches this script alone: mpirun would return 1
+    "${command_line[@]}" </dev/null &
     ranks=$! status=0
+    set +m
     [ "$ending" = 0 ] || kill -USR1 "$ranks"  # the signal came before there were ranks
     wait "$ranks" || status=$?
     while [ "$signalled" = 1 ]; do  # the signal, not the end of the ranks, ended that wait
@@ -69,6 +73,13 @@ check_folder() {
 
 # The functions below use the variables of run_life.
 
+# Lets the ranks save and end. The second time they end at once.
+interrupt() {
+  local signal=USR1
+  [ "$ending" = 0 ] || signal=TERM
+  ending=1 signalled=1
+  kill -$signal "$ranks" 2>/dev/null
+}
 note_begin() { echo "$(date -Is) job $job step $(step_reached "$folder")" >>"$folder/lives"; }
 note_end() {
   echo "$(date -Is) the ranks of job $job returned $status at step $(step_reached "$folder")"
