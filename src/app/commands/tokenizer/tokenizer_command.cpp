@@ -93,6 +93,18 @@ void log_counts(const prepare::CountedWords& counted, const prepare::WordCountin
   }
 }
 
+/// Throws ConfigError if the folder has a tokenizer of the other form, which a reader of the folder could take.
+void check_folder(const std::string& folder, const std::string& pattern) {
+  const std::vector<const char*> others =
+      pattern == "gpt2" ? std::vector{"tokenizer.json"} : std::vector{"vocab.json", "merges.txt"};
+  for (const char* other : others) {
+    TRIREME_CHECK(
+        !io::is_there(folder + "/" + other), ConfigError,
+        "{} has {}, of another tokenizer, beside which --pattern {} would leave its own: name another --output", folder,
+        other, pattern);
+  }
+}
+
 /// Writes the files of a trained tokenizer into a folder. Returns their names.
 std::string write_files(data::BpeVocabulary vocabulary, const std::vector<data::SplitStep>& splits,
                         const std::string& folder) {
@@ -127,6 +139,7 @@ int tokenizer_train_command(const CommandLine& line) {
   std::error_code error;
   std::filesystem::create_directories(o.output, error);
   TRIREME_CHECK(!error, IoError, "cannot create the folder {}: {}", o.output, error.message());
+  check_folder(o.output, o.pattern);
   o.counting.reader.check_utf8 = !o.keep_invalid_utf8;
   o.counting.reader.may_keep_bytes = true;
   o.counting.splits = std::ranges::find(data::named_splits(), o.pattern, &data::NamedSplits::name)->steps;

@@ -81,6 +81,21 @@ TEST_F(TokenizerCommand, TrainsWithEveryPattern) {
   EXPECT_EQ(run({"train", "--input", input, "--output", directory_ / "none", "--pattern", "none"}), 2);
 }
 
+TEST_F(TokenizerCommand, LeavesNoTwoTokenizersInAFolder) {
+  const std::string input = file("a.txt", "the crew rows the ship\n");
+  const auto train = [&](const char* folder, const char* pattern) {
+    return run(
+        {"train", "--input", input, "--output", directory_ / folder, "--vocab-size", "260", "--pattern", pattern});
+  };
+  ASSERT_EQ(train("gpt2", "gpt2"), 0) << message_;
+  EXPECT_EQ(train("gpt2", "gpt2"), 0) << message_;
+  EXPECT_EQ(train("gpt2", "qwen3"), 2);
+  EXPECT_THAT(message_, HasSubstr("gpt2 has vocab.json, of another tokenizer"));
+  ASSERT_EQ(train("qwen3", "qwen3"), 0) << message_;
+  EXPECT_EQ(train("qwen3", "gpt2"), 2);
+  EXPECT_THAT(message_, HasSubstr("qwen3 has tokenizer.json, of another tokenizer"));
+}
+
 TEST_F(TokenizerCommand, ForgetsRareWordsTheSameWithAnyNumberOfThreads) {
   std::string text;
   for (int i = 0; i < 30000; ++i)
