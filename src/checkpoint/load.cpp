@@ -9,6 +9,8 @@
 #include "src/base/hash.hpp"
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
+#include "src/checkpoint/kept_files.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -82,6 +84,71 @@ void require_filled(const StepReader& step, const StateTensor& tensor, std::int6
                 step.description(), tensor.data.numel() - filled, tensor.data.numel(), tensor.name);
 }
 
+/// Ranks that hold the same pieces of the tensors of a family.
+struct Replicas {
+  std::unique_ptr<Communicator> ranks;
+  std::vector<std::size_t> tensors;  // indices in the list of this rank
+  std::vector<int> readers;          // by tensor: the rank that reads it, its writer if there is one
+};
+
+/// Text of the pieces, equal for equal ones.
+std::string pieces_text(std::span<const StateTensor> tensors, const std::vector<std::size_t>& chosen) {
+  std::string text;
+  for (const std::size_t i : chosen) {
+    const StateTensor& tensor = tensors[i];
+    text +=
+        fmt::format("{} {} {} {} {} {} {}\n", tensor.name, to_string(tensor.shape), to_string(tensor.box.offset),
+                    to_string(tensor.box.extent), tensor.flat_begin, tensor.data.numel(), name_of(tensor.data.dtype()));
+  }
+  return text;
+}
+
+/// Finds the ranks with which this one shares pieces. Collective. Each rank receives 8 bytes of each other and family.
+std::vector<Replicas> find_replicas(Communicator& world, std::span<const StateTensor> tensors) {
+  std::vector<Replicas> all;
+  int last_family = -1;
+  for (const StateTensor& tensor : tensors) last_family = std::max(last_family, tensor.family);
+  last_family = all_reduce_number(world, last_family, ReduceOp::max);
+  for (int family = 0; family <= last_family; ++family) {
+    Replicas replicas;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].family == family) replicas.tensors.push_back(i);
+    }
+    const std::string text = pieces_text(tensors, replicas.tensors);
+    const auto own = static_cast<std::int64_t>(hash64(text.data(), text.size(), 0));
+    std::vector<std::int64_t> hashes = all_gather_number(world, own);
+    const auto first = static_cast<int>(std::ranges::find(hashes, own) - hashes.begin());
+    std::ranges::sort(hashes);
+    if (std::ranges::adjacent_find(hashes) == hashes.end()) continue;  // no rank shares a piece
+    replicas.ranks = world.split(first, world.rank(), "replicas");
+    if (replicas.ranks->size() == 1) continue;
+    for (std::size_t i = 0; i < replicas.tensors.size(); ++i) {
+      replicas.readers.push_back(tensors[replicas.tensors[i]].written_here ? replicas.ranks->rank() : -1);
+    }
+    all_reduce_numbers(*replicas.ranks, replicas.readers, ReduceOp::max);
+    for (std::size_t i = 0; i < replicas.readers.size(); ++i) {
+      if (replicas.readers[i] < 0) replicas.readers[i] = static_cast<int>(i) % replicas.ranks->size();
+    }
+    all.push_back(std::move(replicas));
+  }
+  return all;
+}
+
+/// The tensors that this rank reads, for itself and its replicas.
+std::vector<StateTensor> tensors_read_here(std::span<const StateTensor> tensors, const std::vector<Replicas>& all) {
+  std::vector<char> is_received(tensors.size());
+  for (const Replicas& replicas : all) {
+    for (std::size_t i = 0; i < replicas.tensors.size(); ++i) {
+      is_received[replicas.tensors[i]] = replicas.readers[i] != replicas.ranks->rank();
+    }
+  }
+  std::vector<StateTensor> here;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!is_received[i]) here.push_back(tensors[i]);
+  }
+  return here;
+}
+
 void read_tensors(StepReader& step, const PiecesByTensor& stored, std::span<const StateTensor> tensors) {
   struct Copy {
     const Piece* piece;
@@ -113,14 +180,14 @@ std::vector<StepEntry> admitted_steps(Store& store, const StepFilter& filter) {
 }
 
 std::unique_ptr<StepReader> open_step(Store& store, Communicator& world, const std::string& name,
-                                      Verification verification) {
+                                      Verification verification, std::int64_t kept_bytes) {
   std::string text;
   collectively(world, [&] {
     if (world.rank() == 0) text = store.manifest_text(name);
   });
   text = broadcast_text(world, text, 0);
-  std::unique_ptr<StepReader> step;
-  collectively(world, [&] { step = store.open_with(name, text); });
+  std::unique_ptr<KeptFiles> step;
+  collectively(world, [&] { step = std::make_unique<KeptFiles>(store.open_with(name, text), kept_bytes); });
   const Manifest& manifest = step->manifest();
   check_format(*step);
   collectively(world, [&] {
@@ -129,6 +196,7 @@ std::unique_ptr<StepReader> open_step(Store& store, Communicator& world, const s
     for (std::size_t i = 0; i < manifest.files.size(); ++i) {
       if (static_cast<int>(i % static_cast<std::size_t>(world.size())) != world.rank()) continue;
       if (verification == Verification::at_opening) {
+        step->keep(i);
         verify_file(*step, i);
       } else {
         check_size(*step, i);
@@ -149,8 +217,9 @@ bool has_checkpoint(Store& store, Communicator& world, const StepFilter& filter)
 }
 
 std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name,
-                                            Verification verification, const StepFilter& filter) {
-  if (!name.empty()) return open_step(store, world, name, verification);
+                                            Verification verification, const StepFilter& filter,
+                                            std::int64_t kept_bytes) {
+  if (!name.empty()) return open_step(store, world, name, verification, kept_bytes);
   std::string names;
   std::string latest;
   collectively(world, [&] {
@@ -168,7 +237,7 @@ std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, c
   for (const std::string_view line : split(names, '\n')) {
     const std::string candidate(line);
     try {
-      std::unique_ptr<StepReader> step = open_step(store, world, candidate, verification);
+      std::unique_ptr<StepReader> step = open_step(store, world, candidate, verification, kept_bytes);
       if (!problems.empty()) {
         warn(fmt::format("step {} is loaded instead, from {}", step->manifest().step, step->description()));
       } else if (!latest.empty() && candidate != latest) {
@@ -228,7 +297,14 @@ void load(StepReader& step, Communicator& world, std::span<const StateTensor> te
                           listed > max_listed ? ", the first 20 of them" : "", list);
   }
   log_conversion(step, stored, tensors);
-  collectively(world, [&] { read_tensors(step, stored, tensors); });
+  const std::vector<Replicas> all = find_replicas(world, tensors);
+  collectively(world, [&] { read_tensors(step, stored, tensors_read_here(tensors, all)); });
+  ImmediateStream host;
+  for (const Replicas& replicas : all) {
+    for (std::size_t i = 0; i < replicas.tensors.size(); ++i) {
+      replicas.ranks->broadcast(host, tensors[replicas.tensors[i]].data, replicas.readers[i]).wait(host);
+    }
+  }
 }
 
 TensorReader::TensorReader(StepReader& step, Verification verification) : step_(step), verification_(verification) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -41,10 +42,11 @@ enum class Verification {
 ///
 /// With a `name` it is that step or an error. Without, it is the latest intact step, of those that `filter` admits, if
 /// given; warnings report damage to later ones, or that the store's pointer names another. CheckpointError if there is
-/// none. A temporarily unreadable step is not damaged: it is an IoError, and no older one is used instead.
+/// none. A temporarily unreadable step is not damaged: it is an IoError, and no older one is used instead. The reader
+/// keeps at most `kept_bytes` of the files that this rank verified in memory, and does not read them again.
 std::unique_ptr<StepReader> open_checkpoint(Store& store, Communicator& world, const std::string& name = {},
                                             Verification verification = Verification::at_opening,
-                                            const StepFilter& filter = {});
+                                            const StepFilter& filter = {}, std::int64_t kept_bytes = 0);
 
 /// Step, attributes and blobs.
 RunDescription read_description(StepReader& step);
@@ -53,9 +55,10 @@ RunDescription read_description(StepReader& step);
 enum class ExtraTensors { refuse, leave };
 
 /// Fills `data` of every tensor, saved on any grid. Each rank reads only its own slices, so no rank ever holds the full
-/// model. Floating-point types convert to each other, rounded to nearest even, from or to fp64 with a line in the log;
-/// other types must match. Throws CheckpointError, naming the first 20, if tensors are missing or extra or differ in
-/// shape or type; `tensors` is then unmodified.
+/// model. Of ranks that hold the same pieces (StateTensor::family) one reads each, the writer if it is among them, and
+/// broadcasts it to the others. Floating-point types convert to each other, rounded to nearest even, from or to fp64
+/// with a line in the log; other types must match. Throws CheckpointError, naming the first 20, if tensors are missing
+/// or extra or differ in shape or type; `tensors` is then unmodified.
 void load(StepReader& step, Communicator& world, std::span<const StateTensor> tensors,
           ExtraTensors extra = ExtraTensors::refuse);
 

@@ -20,6 +20,9 @@ struct StateTensor {
   std::int64_t flat_begin = 0;
   TensorView data;           ///< host memory: read by a save, overwritten by a load
   bool written_here = true;  ///< this rank writes the piece in a save; each element has one writer among the ranks
+  /// Tensors that the same ranks share: ranks whose pieces of all tensors of a family are equal load each piece once
+  /// together. -1: none.
+  int family = -1;
 };
 
 /// Content of a checkpoint besides tensors.

@@ -19,7 +19,8 @@ checkpoint::StateTensor state_piece(const parallel::Parameter& parameter, std::s
   // Padding behind the box is left out.
   const std::int64_t count = std::clamp<std::int64_t>(parameter.box.numel() - own.begin, 0, own.count);
   const TensorView data(static_cast<std::byte*>(nullptr), DType::fp32, {count});
-  return {parameter.name, parameter.shape, parameter.box, count == 0 ? 0 : own.begin, data, written_here};
+  const int family = 2 * parameter.gradient_group + (parameter.replicated ? 1 : 0);
+  return {parameter.name, parameter.shape, parameter.box, count == 0 ? 0 : own.begin, data, written_here, family};
 }
 
 std::vector<TensorView> data_of(const std::vector<checkpoint::StateTensor>& tensors) {

@@ -5,35 +5,19 @@
 #include "src/checkpoint/save.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/fakes/memory_store.hpp"
+#include "tests/support/counted_step.hpp"
 #include "tests/support/message_of.hpp"
 #include "tests/support/random_slices.hpp"
 
 namespace trireme::checkpoint {
 namespace {
 
+using test::CountedStep;
 using test::message_of;
 using test::Random;
 using test::random_below;
 using test::SlicedTensor;
 using testing::HasSubstr;
-
-/// A step that counts the bytes that are read.
-class CountedStep final : public StepReader {
- public:
-  explicit CountedStep(std::unique_ptr<StepReader> step) : step_(std::move(step)) {}
-  std::string description() const override { return step_->description(); }
-  const Manifest& manifest() const override { return step_->manifest(); }
-  std::int64_t file_size(std::size_t file) override { return step_->file_size(file); }
-  void read(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) override {
-    bytes_read += static_cast<std::int64_t>(out.size());
-    step_->read(file, offset_bytes, out);
-  }
-  std::vector<std::string> foreign_files() override { return step_->foreign_files(); }
-  std::int64_t bytes_read = 0;
-
- private:
-  std::unique_ptr<StepReader> step_;
-};
 
 const Shape shape{9, 4, 5};
 

@@ -81,6 +81,10 @@ std::string Job::description() const {
   return text;
 }
 
+std::int64_t Job::bytes_for_files() const {
+  return static_cast<std::int64_t>(machine_memory_bytes()) / 8 / node.local_size;
+}
+
 std::string version() { return TRIREME_VERSION " (" TRIREME_COMMIT ")"; }
 
 void check_same_options(Communicator& world, const Options& options) {

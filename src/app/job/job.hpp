@@ -39,6 +39,9 @@ struct Job {
   std::optional<DType> tested_kernels;  ///< type of the last test_kernels
 
   bool is_root() const { return world->rank() == 0; }
+  /// Memory of this rank for a checkpoint's files at a start, before there are activations: all ranks of a machine
+  /// share an eighth of its memory.
+  std::int64_t bytes_for_files() const;
   /// Returns "4 ranks (tensor 2 x ...), 4 on this machine; backend cpu, ...", for the head of a log.
   std::string description() const;
 

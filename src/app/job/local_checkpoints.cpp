@@ -27,7 +27,7 @@ LocalCheckpoints::LocalCheckpoints(const Job& job, const CheckpointOptions& opti
 }
 
 OpenCheckpoint LocalCheckpoints::open_start() {
-  OpenOptions source = options_.source();
+  const OpenOptions source = options_.source(job_.bytes_for_files());
   const bool in_place = options_.goes_on_in_place() && !source.step;
   OpenCheckpoint start;
   if (in_place) {

@@ -47,7 +47,8 @@ OpenCheckpoint open_checkpoint(Communicator& world, const std::string& path, con
       log::warn("there is no checkpoint in {}: the run starts from scratch", path);
     return {};
   }
-  result.reader = checkpoint::open_checkpoint(*result.store, world, location.step, options.verification);
+  result.reader =
+      checkpoint::open_checkpoint(*result.store, world, location.step, options.verification, {}, options.kept_bytes);
   collectively(world, [&] {
     const checkpoint::Manifest& manifest = result.reader->manifest();
     check_attributes(manifest.attributes, manifest.step);
@@ -91,7 +92,8 @@ void check_tokenizer(Communicator& world, const NamedTokenizer& named, const std
 
 std::unique_ptr<SavedModel> load_model(Job& job, const SavedModelOptions& options, const ModelSettler& settle,
                                        const ModelCheck& check) {
-  OpenCheckpoint checkpoint = open_checkpoint(*job.world, options.load, {.step = options.step});
+  OpenCheckpoint checkpoint =
+      open_checkpoint(*job.world, options.load, {.step = options.step, .kept_bytes = job.bytes_for_files()});
   auto saved = std::make_unique<SavedModel>();
   saved->description = checkpoint.description;
   const Attributes& attributes = saved->description.attributes;

@@ -19,7 +19,8 @@ struct OpenOptions {
   bool optional = false;             ///< a folder without checkpoints gives an empty result, not an error
   bool warns = false;                ///< and logs a warning
   checkpoint::Verification verification = checkpoint::Verification::at_opening;
-  bool logs = true;  ///< logs the step that is loaded
+  bool logs = true;             ///< logs the step that is loaded
+  std::int64_t kept_bytes = 0;  ///< memory of this rank for files between their verification and the load
 };
 
 /// Options of the checkpoints of a run. Only pretraining can start a new run from a checkpoint's weights: a task has
@@ -60,10 +61,11 @@ struct CheckpointOptions {
   train::OptimizerState saved_optimizer() const { return state_of(no_save_optimizer); }
   /// Checkpoint to resume from. If it is missing, a run starts from scratch on request, or if it saves to the same
   /// folder, as in Megatron-LM.
-  OpenOptions source() const {
+  OpenOptions source(std::int64_t kept_bytes = 0) const {
     return {.step = step,
             .optional = load_or_init || (goes_on_in_place() && !exit_on_missing && !step),
-            .warns = !load_or_init};
+            .warns = !load_or_init,
+            .kept_bytes = kept_bytes};
   }
   ScheduleSource schedule_source() const {
     return override_schedule         ? ScheduleSource::command_line

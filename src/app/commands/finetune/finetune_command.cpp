@@ -15,7 +15,6 @@
 #include "src/app/job/task_classes.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
-#include "src/base/timer.hpp"
 #include "src/train/finetune/epoch_scoring.hpp"
 #include "src/train/finetune/task_scoring.hpp"
 
@@ -73,7 +72,8 @@ class Finetuning {
     TRIREME_CHECK(!pretrained.empty() || !load.empty(), ConfigError,
                   "fine-tuning starts from a model: give --pretrained-checkpoint, or --load to resume");
     OpenCheckpoint base = pretrained.empty() ? open_checkpoint(*job_.world, load, {.step = checkpoint.step})
-                                             : open_checkpoint(*job_.world, pretrained);
+                                             : open_checkpoint(*job_.world, pretrained,
+                                                               {.step = {}, .kept_bytes = job_.bytes_for_files()});
     const Attributes& attributes = base.description.attributes;
     model_ = model::config_from(attributes);
     const bool is_pretrained = model_.predicts_tokens();
@@ -137,11 +137,8 @@ class Finetuning {
     plan.attributes.put("data.tokenizer", tokenizer_.tokenizer->digest());
     plan.attributes.put("data.sequence_length", sequence_length_);
     plan.attributes.put("data.seed", static_cast<std::int64_t>(config.seed));
-    if (!config.checkpoint.load.empty() && (continues_ || config.checkpoint.load != pretrained_load())) {
-      const Timer timer;
-      plan.start = open_checkpoint(*job_.world, config.checkpoint.load, config.checkpoint.source());
-      plan.load_ms = timer.elapsed_ms();
-    }
+    const std::string& load = config.checkpoint.load;
+    open_start(job_, config, !load.empty() && (continues_ || load != pretrained_load()), plan);
     if (plan.start.reader) {
       CheckpointOptions options = config.checkpoint;
       options.override_schedule = options.override_schedule || task_.epochs == 0;  // no update follows it
@@ -163,6 +160,7 @@ class Finetuning {
     config.seed = seed;
     config.checkpoint.save = folder_of_seed(config_.checkpoint.save, task_, seed);
     config.checkpoint.load = folder_of_seed(config_.checkpoint.load, task_, seed);
+    config.checkpoint.local_folder = folder_of_seed(config_.checkpoint.local_folder, task_, seed);
     for (std::string* file : {&config.run.metrics_file, &config.run.trace_file, &config.report.tensorboard.folder}) {
       if (!file->empty()) *file += suffix_of_seed(seed);
     }

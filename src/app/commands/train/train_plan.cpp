@@ -225,6 +225,18 @@ std::unique_ptr<io::CheckpointStore> open_store(Communicator& world, const RunCo
   return store;
 }
 
+void open_start(const Job& job, const RunConfig& config, bool resumes, TrainPlan& plan) {
+  if (config.checkpoint.local_interval > 0 && !config.run.dry_run) {
+    plan.local = std::make_unique<LocalCheckpoints>(job, config.checkpoint);
+  }
+  if (!resumes) return;
+  const Timer timer;
+  plan.start =
+      plan.local ? plan.local->open_start()
+                 : open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.source(job.bytes_for_files()));
+  plan.load_ms = timer.elapsed_ms();
+}
+
 void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan) {
   require_same_run(stored, plan.attributes, options.allow_new_data, options.loaded_optimizer());
   for (const std::string& line : settle_schedule(stored, options.schedule_source(), plan.options, plan.attributes)) {
@@ -270,15 +282,7 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   plan.attributes.merge(train::attributes_of(config.precision.fp8));
 
   plan.store = open_store(*job.world, config);
-  if (config.checkpoint.local_interval > 0 && !config.run.dry_run) {
-    plan.local = std::make_unique<LocalCheckpoints>(job, config.checkpoint);
-  }
-  if (!config.checkpoint.load.empty()) {
-    const Timer timer;
-    plan.start = plan.local ? plan.local->open_start()
-                            : open_checkpoint(*job.world, config.checkpoint.load, config.checkpoint.source());
-    plan.load_ms = timer.elapsed_ms();
-  }
+  open_start(job, config, !config.checkpoint.load.empty(), plan);
   if (plan.start.reader && config.checkpoint.starts_anew()) {
     const Attributes& stored = plan.start.description.attributes;
     if (config.checkpoint.upcycling) {

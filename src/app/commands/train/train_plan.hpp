@@ -48,6 +48,10 @@ struct TrainPlan {
 /// this one looks for the newest. A dry run locks nothing. Collective.
 std::unique_ptr<io::CheckpointStore> open_store(Communicator& world, const RunConfig& config);
 
+/// Makes the plan's local checkpoints, if the run has any, and opens its start if it `resumes`: the newest step, or
+/// none yet. Collective.
+void open_start(const Job& job, const RunConfig& config, bool resumes, TrainPlan& plan);
+
 /// Checks the options of `plan` against its starting point, the checkpoint `stored`, and logs the changes.
 void settle_start(const Attributes& stored, const CheckpointOptions& options, TrainPlan& plan);
 
