@@ -1,11 +1,19 @@
 #include "src/comm/flight_record.hpp"
 
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <array>
+#include <cctype>
 #include <chrono>
+#include <cstdlib>
+#include <map>
+#include <span>
 
 #include "src/base/machine.hpp"
 #include "src/comm/forwarding_communicator.hpp"
@@ -13,12 +21,43 @@
 namespace trireme {
 namespace {
 
-std::string time_text() {
-  using namespace std::chrono;
-  const auto now = system_clock::now();
-  const auto second = floor<seconds>(now);
-  return fmt::format("{:%FT%T}.{:06}Z", second, duration_cast<microseconds>(now - second).count());
+/// Returns the function at an address of code, without arguments and the outer namespace; empty if it has no public
+/// symbol, or is part of a communicator or of its helpers, which are in the outer namespace itself.
+std::string name_of_caller(void* address) {
+  Dl_info info{};
+  if (dladdr(address, &info) == 0 || info.dli_sname == nullptr) return {};
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> demangled(
+      abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status), &std::free);
+  if (!demangled) return {};
+  std::string_view name = demangled.get();
+  name = name.substr(0, name.find_first_of("(<"));
+  name.remove_prefix(name.rfind(' ') + 1);  // the type that a template returns
+  constexpr std::string_view outer = "trireme::";
+  if (!name.starts_with(outer) || name.find("Communicat") != name.npos) return {};
+  name.remove_prefix(outer.size());
+  const bool is_nested = name.find("::") != name.npos && std::islower(static_cast<unsigned char>(name.front())) != 0;
+  return is_nested ? std::string(name) : std::string();
 }
+
+/// Names of the functions that call a communicator.
+class Callers {
+ public:
+  /// The innermost function on this thread's stack that has a name; "-" if none near the call has one.
+  std::string_view innermost() {
+    std::array<void*, 12> frames{};
+    const int depth = backtrace(frames.data(), static_cast<int>(frames.size()));
+    for (void* frame : std::span(frames).first(static_cast<std::size_t>(depth))) {
+      const auto [found, is_new] = names_.try_emplace(frame);
+      if (is_new) found->second = name_of_caller(frame);
+      if (!found->second.empty()) return found->second;
+    }
+    return "-";
+  }
+
+ private:
+  std::map<void*, std::string> names_;  // by address in the code
+};
 
 class RecordedCommunicator final : public ForwardingCommunicator {
  public:
@@ -61,7 +100,7 @@ class RecordedCommunicator final : public ForwardingCommunicator {
   }
 
  private:
-  FlightRecord::Call call(std::string_view operation, std::int64_t number, std::string_view stream) const {
+  FlightRecord::Call call(std::string_view operation, std::int64_t number, std::string_view stream) {
     return {.number = number,
             .group = name(),
             .first_rank = ranks_.front(),
@@ -70,7 +109,8 @@ class RecordedCommunicator final : public ForwardingCommunicator {
             .peer = -1,
             .type = "-",
             .elements = 0,
-            .stream = stream};
+            .stream = stream,
+            .caller = callers_.innermost()};
   }
   std::string_view name_of_stream(const Stream& stream) const {
     if (&stream == compute_) return "compute";
@@ -100,13 +140,23 @@ class RecordedCommunicator final : public ForwardingCommunicator {
   std::vector<std::int64_t> sent_, received_;  // by rank of the group
   const Stream* compute_;
   FlightRecord& record_;
+  Callers callers_;
 };
 
 }  // namespace
 
+std::string utc_text(const char* date) {
+  using namespace std::chrono;
+  const auto now = system_clock::now();
+  const auto second = floor<seconds>(now);
+  return fmt::format(
+      "{}.{:06}", fmt::format(fmt::runtime(fmt::format("{{:{}}}", date)), fmt::gmtime(system_clock::to_time_t(second))),
+      duration_cast<microseconds>(now - second).count());
+}
+
 FlightRecord::FlightRecord(Write write, int rank, int world_size) : write_(std::move(write)) {
-  this->write(fmt::format("flight record 2 of rank {} of {} on host {:.32}, process {}, since {}", rank, world_size,
-                          host_name(), getpid(), time_text()),
+  this->write(fmt::format("flight record 3 of rank {} of {} on host {:.32}, process {}, since {}Z", rank, world_size,
+                          host_name(), getpid(), utc_text()),
               0);
 }
 
@@ -114,11 +164,11 @@ void FlightRecord::add(const Call& call) {
   const std::lock_guard lock(mutex_);
   const std::int64_t number = ++calls_;
   const bool has_place = !ranges_.empty() && thread_of_ranges_ == std::this_thread::get_id();
-  write(
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", number, call.number, time_text(), call.group, call.first_rank,
-                  call.size, call.operation, call.peer < 0 ? "-" : fmt::format("{}", call.peer), call.type,
-                  call.elements, call.stream, has_place ? fmt::format("{}", fmt::join(ranges_, "/")) : "-"),
-      1 + (number - 1) % kept);
+  write(fmt::format("{} {} {}Z {} {} {} {} {} {} {} {} {} {}", number, call.number, utc_text(), call.group,
+                    call.first_rank, call.size, call.operation, call.peer < 0 ? "-" : fmt::format("{}", call.peer),
+                    call.type, call.elements, call.stream, call.caller,
+                    has_place ? fmt::format("{}", fmt::join(ranges_, "/")) : "-"),
+        1 + (number - 1) % kept);
 }
 
 void FlightRecord::begin_range(const char* name) {

@@ -107,6 +107,7 @@ squad() {
  {"id": "q3", "question": "who ?", "is_impossible": true, "answers": []}]}]}]}
 EOF
 }
+check "each seed has its records" [ "$(ls flights | wc -l)" -eq 3 ]
 squad 4 >squad.json
 answer=(finetune --task SQUAD --train-data squad.json --lr 0.01 --seq-length 16 --doc-stride 4
   --dtype fp64 --global-batch-size 2 --epochs 2 --predictions-file p.json --n-best-file n.json)

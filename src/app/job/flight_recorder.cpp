@@ -1,10 +1,8 @@
 #include "src/app/job/flight_recorder.hpp"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "io/posix/file.hpp"
@@ -31,7 +29,7 @@ std::vector<std::string> records_in(const std::string& folder) {
 
 FlightRecorder::FlightRecorder(Job& job, const std::string& folder) : job_(job) {
   Communicator& world = *job.world;
-  const std::string start = broadcast_text(world, fmt::format("{:%Y%m%dT%H%M%S}", fmt::gmtime(std::time(nullptr))), 0);
+  const std::string start = broadcast_text(world, utc_text("%Y%m%dT%H%M%S"), 0);
   const std::string own = folder + "/" + start;
   const std::string path = fmt::format("{}/{}{:05}.txt", own, prefix, world.rank());
   collectively(world, [&] {
@@ -39,7 +37,7 @@ FlightRecorder::FlightRecorder(Job& job, const std::string& folder) : job_(job) 
   });
   collectively(world, [&] {
     const auto file =
-        std::make_shared<io::Descriptor>(::open(path.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666));
+        std::make_shared<io::Descriptor>(::open(path.c_str(), O_CREAT | O_WRONLY | O_EXCL | O_CLOEXEC, 0666));
     if (file->get() < 0) io::throw_system_error("cannot create " + path, errno);
     record_.emplace([file, path](std::string_view line,
                                  std::int64_t at) { io::write_at(file->get(), path, line.data(), line.size(), at); },
