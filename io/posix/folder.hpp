@@ -31,7 +31,7 @@ void make_folders(const std::string& path);
 /// fails.
 void remove_folder(const std::string& folder, std::string_view first);
 
-/// Returns the bytes available to this user on the file system of `path`.
+/// Returns the bytes available to this user on the file system of `path`; of one in memory at most the free memory.
 std::int64_t free_bytes(const std::string& path);
 
 /// Replaces the content of a file atomically: after a crash it has either the old or the new content. A crash may leave

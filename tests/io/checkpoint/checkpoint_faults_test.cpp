@@ -18,6 +18,7 @@
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
+#include "src/base/machine.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/checkpoint_model.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -281,6 +282,9 @@ TEST_F(CheckpointFaults, FullDiskIsAnErrorAndTheOldStepIsIntact) {
     EXPECT_EQ(test::load_version(store, world, "step-00000001"), 1u);
     EXPECT_THAT(names_in(disk), testing::ElementsAre(".lock", "LATEST", "step-00000001"));
   }
+  // A folder in memory has no more room than the machine has memory.
+  ASSERT_EQ(mount("none", disk.c_str(), "tmpfs", MS_REMOUNT, "size=1p"), 0);
+  EXPECT_LE(free_bytes(disk), static_cast<std::int64_t>(machine_memory_bytes()));
   umount(disk.c_str());
 }
 
