@@ -54,6 +54,22 @@ check "it goes on on another grid" close_to last_losses rest_losses 1e-10
 check "to the same result" cmp out one.json
 refused 3 "the checkpoint's run read other data" 1 "${tune[@]}" --load stopped --seed 7
 
+# A run that is killed within an epoch, of 11 iterations, goes on from its local checkpoints.
+long=("${base[@]}" --train-data race --global-batch-size 1 --epochs 5 --pretrained-checkpoint bert)
+done_by 1 "${long[@]}"
+cp out long.json
+long+=(--save local --load local --load-or-init --local-checkpoint-interval 1 --local-checkpoint-dir steps)
+"$trireme" "${long[@]}" >out 2>err &
+for _ in $(seq 3000); do
+  if grep -q ' 26/55 ' err; then break; fi
+  sleep 0.01
+done
+kill -9 $!
+wait $! 2>/dev/null
+done_by 1 "${long[@]}"
+check "a killed run goes on from a local checkpoint" grep -q 'loading steps/.*, a local checkpoint: iteration [23][0-9]$' err
+check "to the same result" cmp out long.json
+
 race 3 >test.jsonl
 seeds=("${base[@]}" --train-data race --pretrained-checkpoint bert --seeds 3 --test-data test.jsonl --epochs 1)
 done_by 1 "${seeds[@]}" --save seeds
@@ -91,6 +107,7 @@ check "it goes on to the same results, the ensemble's too" cmp out seeds.json
 # Decorators of the groups end with the session of their seed.
 done_by 2 "${seeds[@]}" --pp 2 --flight-record flights --time-communication --metrics-file timed.jsonl
 check "records of communication and its times do not change the results" cmp out seeds.json
+check "each seed has its records" [ "$(ls flights | wc -l)" -eq 3 ]
 check "each seed has its times" [ "$(grep -l exposed_communication_ms timed.jsonl.seed-123[456] | wc -l)" -eq 3 ]
 done_by 1 report --flight flights
 check "and the last its records" grep -q 'every rank has made the same calls' out
@@ -107,7 +124,6 @@ squad() {
  {"id": "q3", "question": "who ?", "is_impossible": true, "answers": []}]}]}]}
 EOF
 }
-check "each seed has its records" [ "$(ls flights | wc -l)" -eq 3 ]
 squad 4 >squad.json
 answer=(finetune --task SQUAD --train-data squad.json --lr 0.01 --seq-length 16 --doc-stride 4
   --dtype fp64 --global-batch-size 2 --epochs 2 --predictions-file p.json --n-best-file n.json)

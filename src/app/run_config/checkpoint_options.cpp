@@ -79,16 +79,14 @@ void CheckpointOptions::declare(Options& options, RunKind kind) {
   options.add_flag("async-save", &async_save,
                    "Write checkpoints during training, from a copy of the state in host memory. A write error is "
                    "reported at the next save, or at the end of the run.");
-  if (kind == RunKind::pretraining) {
-    options.add("local-checkpoint-interval", &local_interval, "N",
-                "Iterations between local checkpoints: each node keeps the last two in the folder of "
-                "--local-checkpoint-dir, with copies of those of another node, and a run continues from them after a "
-                "fault, also of one node. Those of --save-interval are copied to --save during training.",
-                at_least(1));
-    options.add("local-checkpoint-dir", &local_folder, "DIR",
-                "Folder of each node for local checkpoints: in its memory, such as /dev/shm/RUN, or on its own disk. "
-                "Each job of a node needs another.");
-  }
+  options.add("local-checkpoint-interval", &local_interval, "N",
+              "Iterations between local checkpoints: each node keeps the last two in the folder of "
+              "--local-checkpoint-dir, with copies of those of another node, and a run continues from them after a "
+              "fault, also of one node. Those of --save-interval are copied to --save during training.",
+              at_least(1));
+  options.add("local-checkpoint-dir", &local_folder, "DIR",
+              "Folder of each node for local checkpoints: in its memory, such as /dev/shm/RUN, or on its own disk. "
+              "Each job of a node needs another.");
   options.add_choice(
       "on-save-error", &on_save_error, {{"stop", train::OnSaveError::stop}, {"continue", train::OnSaveError::warn}},
       "If a checkpoint cannot be written: end the run with exit code 5, or warn, keep training and retry at the next "
