@@ -84,6 +84,13 @@ Span span_of(const Run& run, std::size_t index) {
   return span;
 }
 
+std::optional<std::int64_t> restart_seconds(const Run& run, std::size_t index) {
+  if (index == 0) return {};
+  const Attempt &before = run.attempts[index - 1], &attempt = run.attempts[index];
+  if (!before.job_end || !attempt.start || !attempt.job_time || before.job != attempt.job) return {};
+  return attempt.start->time - *before.job_end;
+}
+
 std::string attempts_of(const Run& run, const Page& page) {
   const std::string heading = text_element("h3", "", "Attempts");
   if (run.attempts.empty()) {
@@ -118,12 +125,17 @@ std::string attempts_of(const Run& run, const Page& page) {
     const auto figures = [](const std::string& text) { return text_element("span", "time", text); };
     const std::string place =
         start == nullptr ? job : fmt::format("{}{}{}", job, job.empty() ? "" : " on ", start->host);
+    std::string place_cell = text_element("div", "", place.empty() ? dash : place);
+    if (start) place_cell += text_element("div", "reason", grid_text(*start));
+    if (const auto seconds = restart_seconds(run, i)) {
+      place_cell += text_element(
+          "div", "reason",
+          fmt::format("trained {} after the ranks before ended", duration_text(static_cast<double>(*seconds))));
+    }
     rows.push_back({std::to_string(i + 1), end_cell,
                     start ? figures(fmt::format("{} \u2192 {}", grouped(start->iteration), grouped(reached))) : dash,
                     lost > 0 ? figures(fmt::format("{}, {}", grouped(lost), duration_text(next->lost_ms / 1000))) : "0",
-                    duration_cell_of(span), time_cell(span.began), end_cell_of(span),
-                    text_element("div", "", place.empty() ? dash : place) +
-                        (start ? text_element("div", "reason", grid_text(*start)) : "")});
+                    duration_cell_of(span), time_cell(span.began), end_cell_of(span), place_cell});
   }
   return heading + element("div", R"(class="lives")",
                            table_of({"attempt", "end", "iterations", "lost iterations, training time", "wall clock",

@@ -9,6 +9,10 @@
 
 namespace trireme::report {
 
+/// Returns the time from the end of the ranks before, by the batch file, to this attempt's training: of a restart
+/// inside a job; empty for any other attempt.
+std::optional<std::int64_t> restart_seconds(const Run& run, std::size_t index);
+
 /// Returns the state at the end of an attempt. `is_last`: no attempt follows.
 State state_of(const Attempt& attempt, bool is_last);
 

@@ -6,6 +6,7 @@
 #include "io/metrics/attempt_file.hpp"
 #include "io/metrics/metrics_reader.hpp"
 #include "src/base/error.hpp"
+#include "src/report/attempt_table.hpp"
 #include "src/report/goodput.hpp"
 #include "src/report/time_text.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -97,6 +98,16 @@ TEST(Goodput, DividesTheTimeOfARunByCause) {
             "27.5 % of 6 min 40 s; lost: start-up 35 s, loading checkpoints 15 s, saving checkpoints 4.0 s, "
             "evaluation 2.0 s, iterations repeated 1 min 20 s, iterations rewound 10 s, waiting between attempts 1 min "
             "40 s, other 44 s");
+}
+
+TEST(RestartSeconds, LastFromTheEndOfTheRanksBeforeToTraining) {
+  report::Run run;
+  run.attempts = report::join_attempts(
+      {attempt_at(110, "7"), attempt_at(190, "7"), attempt_at(400, "8")},
+      {{100, "7", 0, {}}, {150, "7", 5, 6}, {152, "7", 5, {}}, {300, "7", 9, 6}, {390, "8", 9, {}}});
+  EXPECT_EQ(report::restart_seconds(run, 0), std::nullopt);
+  EXPECT_EQ(report::restart_seconds(run, 1), 40);
+  EXPECT_EQ(report::restart_seconds(run, 2), std::nullopt);  // another job
 }
 
 TEST(Goodput, ReadsAttemptsOfOlderVersions) {
