@@ -8,6 +8,8 @@ namespace {
 Backend* make_backend_here(const BackendOptions& options, std::string* reason) {
   try {
     return make_backend(options, TRIREME_CUDA_ARCHITECTURES).release();
+  } catch (const MachineError&) {
+    throw;  // ends the job: another node has to replace this one
   } catch (const Error& error) {
     *reason = error.what();
     return nullptr;

@@ -33,6 +33,10 @@ DeviceLocation location_of(const BackendOptions& options) {
   location.host = node_name();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
+  if (is_of_machine(status)) {
+    throw_machine_error(fmt::format("the GPUs of {} cannot be used: {}", location.host, reason_of(status)),
+                        location.host);
+  }
   TRIREME_CHECK(status == cudaSuccess && count > 0, BackendUnavailable, "no GPU is visible on {}: {}", location.host,
                 status == cudaSuccess ? "CUDA counts none" : reason_of(status));
   location.device = choose_device(options.local_rank, count);

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "src/base/log.hpp"
-#include "src/base/machine.hpp"
 #include "src/base/timer.hpp"
 
 namespace trireme::cuda {
@@ -38,6 +37,7 @@ Device::Device(DeviceLocation location, LaunchChecks checks) : location_(std::mo
   location_.device_name = properties.name;
   uuid_ = hexadecimal(properties.uuid);
   properties_ = to_text(properties);
+  pci_configuration_ = fmt::format("/sys/bus/pci/devices/{}/config", pci_address(properties));
   compute_capability_ = 10 * properties.major + properties.minor;
   shared_bytes_of_block_ = properties.sharedMemPerBlockOptin;
   l2_bytes_ = static_cast<std::size_t>(properties.l2CacheSize);
@@ -62,10 +62,8 @@ void Device::check(cudaError_t status, const char* call, const std::source_locat
 void Device::fail(cudaError_t status, const char* call, const std::string& details,
                   const std::source_location& location) const {
   const std::string text = error_text(call, reason_of(status) + details, location_, location);
-  if (status != cudaErrorECCUncorrectable && status != cudaErrorNvlinkUncorrectable) throw CudaError(text);
-  report_faulty_nodes({location_.host});
-  throw MachineError(
-      "{}. Test the host with 'trireme selftest', exclude it, and run the same command again with <load>", text);
+  if (!is_of_machine(status, pci_configuration_)) throw CudaError(text);
+  throw_machine_error(text, location_.host);
 }
 
 void Device::launched(cudaStream_t stream, const char* kernel, const std::source_location& location) {

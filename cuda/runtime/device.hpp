@@ -52,7 +52,7 @@ class Device {
   Multiprocessors& multiprocessors() { return *multiprocessors_; }
 
   /// Throws CudaError unless `status` is success; MachineError, of which the job's script is informed
-  /// (report_faulty_nodes), if the GPU's memory or NVLink has failed. `call` is the function of the CUDA runtime that
+  /// (report_faulty_nodes), if the machine has failed (is_of_machine). `call` is the function of the CUDA runtime that
   /// returned it.
   void check(cudaError_t status, const char* call,
              const std::source_location& location = std::source_location::current()) const;
@@ -116,6 +116,7 @@ class Device {
   DeviceLocation location_;
   std::string uuid_;
   std::string properties_;
+  std::string pci_configuration_;  // file
   int compute_capability_ = 0;
   std::size_t shared_bytes_of_block_ = 0;
   std::size_t l2_bytes_ = 0;

@@ -2,6 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <fstream>
+
+#include "src/base/machine.hpp"
+
 namespace trireme::cuda {
 
 std::string to_string(const DeviceLocation& gpu) {
@@ -18,6 +24,24 @@ std::string error_text(const char* call, const std::string& reason, const Device
 
 std::string reason_of(cudaError_t status) {
   return fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+bool is_of_machine(cudaError_t status, const std::string& pci_configuration) {
+  constexpr auto contained = static_cast<cudaError_t>(226);  // cudaErrorContained, which CUDA 12 may lack
+  for (const cudaError_t fault : {cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, contained,
+                                  cudaErrorDevicesUnavailable, cudaErrorSystemNotReady}) {
+    if (status == fault) return true;
+  }
+  std::ifstream file(pci_configuration, std::ios::binary);
+  std::array<char, 4> vendor_and_device{};
+  file.read(vendor_and_device.data(), vendor_and_device.size());
+  return file.good() && std::ranges::count(vendor_and_device, '\xff') == 4;
+}
+
+void throw_machine_error(const std::string& text, const std::string& host) {
+  report_faulty_nodes({host});
+  throw MachineError(
+      "{}. Test the host with 'trireme selftest', exclude it, and run the same command again with <load>", text);
 }
 
 }  // namespace trireme::cuda

@@ -44,4 +44,11 @@ std::string error_text(const char* call, const std::string& reason, const Device
 /// "out of memory (cudaErrorMemoryAllocation)"
 std::string reason_of(cudaError_t status);
 
+/// Returns whether an error comes from the machine, not from the program: of the GPU's memory, NVLink or start, or any
+/// error of a GPU that has left its bus (Xid 79). Then each byte of its PCI configuration, the file `pci_configuration`
+/// of Linux, is 0xff.
+bool is_of_machine(cudaError_t status, const std::string& pci_configuration = {});
+/// Throws MachineError with a remedy, of which the job's script is informed (report_faulty_nodes).
+[[noreturn]] void throw_machine_error(const std::string& text, const std::string& host);
+
 }  // namespace trireme::cuda

@@ -22,7 +22,7 @@ std::string exit_text(int code) {
                                                    {6, "a rank died"},
                                                    {7, "a rank hung"},
                                                    {8, "numbers not finite"},
-                                                   {9, "a machine computed wrong"},
+                                                   {9, "a machine computed wrong or failed"},
                                                    {75, "stopped early, saved"}};
   if (const auto found = texts.find(code); found != texts.end()) return found->second;
   return code > 128 && code < 160 ? fmt::format("ended by signal {}", code - 128) : "unknown exit code";

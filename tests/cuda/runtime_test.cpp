@@ -57,6 +57,20 @@ TEST_F(CudaRuntime, ReportsTheNodeOfAGpuWhoseHardwareFails) {
   EXPECT_EQ(nodes, "node7\n");
 }
 
+TEST_F(CudaRuntime, ErrorsOfTheMachineAreNotThoseOfTheProgram) {
+  EXPECT_TRUE(is_of_machine(cudaErrorDevicesUnavailable));
+  EXPECT_TRUE(is_of_machine(cudaErrorSystemNotReady));
+  EXPECT_FALSE(is_of_machine(cudaErrorLaunchFailure));
+  // The configuration of a GPU that has left its bus, and of one that has not.
+  const test::TemporaryDirectory directory;
+  std::ofstream(directory / "lost") << std::string(64, '\xff');
+  std::ofstream(directory / "present") << "\xde\x10\x35\x23" << std::string(60, '\xff');
+  EXPECT_TRUE(is_of_machine(cudaErrorLaunchFailure, directory / "lost"));
+  EXPECT_TRUE(is_of_machine(cudaErrorUnknown, directory / "lost"));
+  EXPECT_FALSE(is_of_machine(cudaErrorLaunchFailure, directory / "present"));
+  EXPECT_FALSE(is_of_machine(cudaErrorLaunchFailure, directory / "absent"));
+}
+
 TEST_F(CudaRuntime, TheFakeRunsStreamsThatDoNotWaitInAnyOrder) {
   int second_first = 0;
   for (unsigned seed = 0; seed < 50; ++seed) {
