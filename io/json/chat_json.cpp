@@ -164,6 +164,28 @@ Chat parse_chat(std::string_view text, const std::string& where) {
   return result;
 }
 
+std::string text_of_chat(const Chat& chat) {
+  std::string result;
+  const auto append = [&](const std::string& text) {
+    if (!result.empty() && !text.empty()) result += "\n\n";
+    result += text;
+  };
+  for (const Value& message : chat.variables.front().second.if_sequence()->values) {
+    const auto find = [&](const char* name) { return message.if_mapping()->find(Value::text(name)); };
+    if (const Value* content = find("content")) {
+      if (content->if_text()) append(*content->if_text());
+      const auto* parts = content->if_sequence();
+      for (const Value& part : parts ? parts->values : Values()) {
+        const auto* members = part.if_mapping();
+        const Value* text = members ? members->find(Value::text("text")) : nullptr;
+        if (text && text->if_text()) append(*text->if_text());
+      }
+    }
+    if (const Value* calls = find("tool_calls"); calls && !calls->is_none()) append(data::jinja::to_json(*calls, {}));
+  }
+  return result;
+}
+
 bool is_one_value(std::string_view text) { return json::accept(text); }
 
 }  // namespace trireme::io

@@ -31,6 +31,10 @@ data::jinja::Value parse_value(std::string_view text, const std::string& where);
 /// prompts. Other members are ignored. Throws DataError that begins with `where`.
 Chat parse_chat(std::string_view text, const std::string& where);
 
+/// Returns the text of a conversation, for filters and comparisons: of each message its content, of which parts count
+/// that have a "text", and its "tool_calls" as JSON, with empty lines between.
+std::string text_of_chat(const Chat& chat);
+
 /// Returns whether the text is one value of JSON, not several lines of them.
 bool is_one_value(std::string_view text);
 

@@ -13,9 +13,12 @@
 #include "src/comm/host_collectives.hpp"
 #include "src/data/dedup/duplicate_search.hpp"
 #include "src/data/dedup/recent_sets.hpp"
+#include "src/data/quality/separated_words.hpp"
 #include "src/data/text/joined_lines.hpp"
+#include "src/data/text/sentence_splitter.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/prepare/document_reader.hpp"
+#include "src/prepare/repeated_text.hpp"
 #include "src/prepare/shared_files.hpp"
 
 namespace trireme::prepare {
@@ -31,6 +34,7 @@ struct Work {
   Hash128 digest;
   std::vector<std::uint64_t> band_keys;
   std::string sketch;
+  std::vector<Hash128> spans;
   std::optional<DataError> error;
 };
 
@@ -52,6 +56,7 @@ class Cleaner {
     if (!options_.report.empty()) report_file_.emplace(files_, comm_, pool_, options_.report);
     spool_.emplace(files_, comm_, output_->folder(), "documents");
     sketches_.emplace(files_, comm_, output_->folder(), "sketches");
+    if (options_.repeated_text) repeated_.emplace(files_, comm_, output_->folder());
   }
 
   CorpusCleanReport run(const ByteProgress& progress) {
@@ -75,11 +80,12 @@ class Cleaner {
                                   sizeof(std::uint64_t) * (2 + static_cast<unsigned>(fingerprints_.bands)));
     const auto found = data::find_duplicates(comm_, pool_, fingerprints_, search);
     fingerprints_ = {};
+    if (repeated_) find_repeated_text(found.duplicates);
     report_.compared_pairs = found.compared_pairs;
     report_.search_s = searching.elapsed_s();
 
     const Timer writing;
-    if (!output_->is_compressed()) output_->expect(kept_bytes(found.duplicates));
+    if (!output_->is_compressed() && !repeated_) output_->expect(kept_bytes(found.duplicates));
     collectively(comm_, [&] { write(found.duplicates); });
     sum_over_ranks();
     const bool is_empty = report_.documents == 0;
@@ -144,6 +150,7 @@ class Cleaner {
       work.record += '\n';
       if (!work.reason_to_go.empty()) return;
       work.digest = hash128(text.data(), text.size());
+      if (options_.repeated_text) work.spans = data::span_hashes(text, options_.repeated_text->spans);
       work.band_keys.resize(static_cast<std::size_t>(fingerprints_.bands));
       if (fingerprints_.bands == 0) return;
       std::vector<std::uint64_t> shingles;
@@ -178,6 +185,7 @@ class Cleaner {
     report_.documents_with_title += work.has_title ? 1 : 0;
     spool_->append(work.record);
     sketches_->append(work.sketch);
+    if (repeated_) repeated_->append(work.spans);
     if (!work.reason_to_go.empty()) {
       // The reason is the first string of JSON.
       ++report_.filtered[work.reason_to_go.substr(1, work.reason_to_go.find('"', 1) - 1)];
@@ -206,13 +214,25 @@ class Cleaner {
     report_.first_bad_lines.resize(std::min(report_.first_bad_lines.size(), max_first_bad_lines));
   }
 
+  std::string text_of_document(const std::string& line, std::int64_t document) const {
+    return text_in(line, files_, options_.reader, options_.output, document);
+  }
+
   std::vector<std::uint64_t> shingle_set(std::int64_t document) const {
-    const std::string line = spool_->read(document);
     std::vector<std::uint64_t> shingles;
-    data::shingle_hashes(files_.json->text(line, options_.reader.json_key, options_.output, document),
-                         options_.shingles, shingles);
+    data::shingle_hashes(text_of_document(spool_->read(document), document), options_.shingles, shingles);
     data::make_set(shingles);
     return shingles;
+  }
+
+  void find_repeated_text(const std::vector<data::Duplicate>& duplicates) {
+    std::vector<bool> is_kept(static_cast<std::size_t>(spool_->end() - spool_->begin()), true);
+    for (const Unwanted& unwanted : unwanted_) is_kept[static_cast<std::size_t>(unwanted.document)] = false;
+    for (const data::Duplicate& duplicate : duplicates) {
+      is_kept[static_cast<std::size_t>(duplicate.document - spool_->begin())] = false;
+    }
+    repeated_->find(
+        [&](std::int64_t document) { return is_kept[static_cast<std::size_t>(document - spool_->begin())]; });
   }
 
   /// Returns the bytes of this rank's kept documents.
@@ -240,11 +260,38 @@ class Cleaner {
                     document, files_.json->value(line, options_.id_key), duplicate.is_exact != 0 ? "exact" : "near",
                     duplicate.kept, files_.json->value(spool_->read(duplicate.kept), options_.id_key),
                     data::jaccard(sets.of(duplicate.kept)->shingles, shingle_set(document)));
-      } else {
+      } else if (auto rest = repeated_ ? without_repeated_text(line, document) : line) {
         ++report_.kept_documents;
-        output_->append(line);
+        output_->append(*rest);
       }
     }
+  }
+
+  /// Returns the line of a document without its repeated text; nothing if too little is left.
+  std::optional<std::string> without_repeated_text(const std::string& line, std::int64_t document) {
+    const RepeatedTextOptions& repeated = *options_.repeated_text;
+    std::vector<std::size_t> first_parts;
+    std::string id;
+    for (const RepeatedSpan& span : repeated_->of(document)) {
+      if (first_parts.empty()) id = files_.json->value(line, options_.id_key);
+      first_parts.push_back(static_cast<std::size_t>(span.first_part));
+      report_line(R"({{"document":{},"id":{},"reason":"repeated text","part":{},"kept":{}}})", document, id,
+                  span.first_part, span.kept);
+    }
+    if (first_parts.empty()) return line;
+    report_.repeated_spans += std::ssize(first_parts);
+    const std::string rest = data::without_spans(text_of_document(line, document), repeated.spans, first_parts);
+    std::vector<std::string_view> words;
+    data::separated_words(rest, words);
+    const std::int64_t sentences = std::ssize(data::sentence_ends(rest));
+    if (std::ssize(words) < repeated.min_rest_words || sentences < repeated.min_rest_sentences || words.empty()) {
+      ++report_.filtered["short rest"];
+      report_line(R"({{"document":{},"id":{},"reason":"short rest","words":{},"sentences":{}}})", document, id,
+                  words.size(), sentences);
+      return std::nullopt;
+    }
+    ++report_.shortened_documents;
+    return files_.json->with_text(line, options_.reader.json_key, rest) + '\n';
   }
 
   template <class... Arguments>
@@ -271,7 +318,7 @@ class Cleaner {
     for (std::int64_t* number :
          {&report_.documents, &report_.input_bytes, &report_.changed_documents, &report_.documents_with_url,
           &report_.documents_with_title, &report_.bad_lines, &report_.exact_duplicates, &report_.near_duplicates,
-          &report_.kept_documents, &report_.compared_pairs}) {
+          &report_.repeated_spans, &report_.shortened_documents, &report_.kept_documents, &report_.compared_pairs}) {
       *number = all_reduce_number(comm_, *number, ReduceOp::sum);
     }
     for (double* time_s : {&report_.read_s, &report_.search_s}) {
@@ -288,6 +335,7 @@ class Cleaner {
   std::optional<OrderedOutput> report_file_;
   std::optional<DocumentSpool> spool_;     // spool of the records
   std::optional<DocumentSpool> sketches_;  // sketches of the compared documents; others are empty
+  std::optional<RepeatedText> repeated_;   // with `repeated_text` alone
   data::Fingerprints fingerprints_;        // documents' numbers are this rank's until all are read
   std::vector<Unwanted> unwanted_;
   CorpusCleanReport report_;

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/data/dedup/minhash.hpp"
+#include "src/data/dedup/text_spans.hpp"
 #include "src/prepare/document_filters.hpp"
 #include "src/prepare/text_reader.hpp"
 
@@ -18,6 +20,14 @@ enum class UnicodeForm {
   as_it_is,
   nfc,      ///< letters and marks joined if Unicode has a composed character
   repaired  ///< `data::repaired`
+};
+
+/// Removal of text that occurs earlier: in another document that stays, or in the same one. The first occurrence stays.
+/// The defaults are those of datatrove's sentence deduplication.
+struct RepeatedTextOptions {
+  data::SpanOptions spans;
+  std::int64_t min_rest_words = 50;     ///< shortened documents of fewer (`data::separated_words`) are removed
+  std::int64_t min_rest_sentences = 3;  ///< likewise
 };
 
 struct CorpusCleanOptions {
@@ -37,6 +47,7 @@ struct CorpusCleanOptions {
   data::ShingleOptions shingles;
   data::MinHashOptions minhash;
   std::int64_t neighbours = 16;  ///< documents of a bucket to compare a document with
+  std::optional<RepeatedTextOptions> repeated_text;
 };
 
 /// Totals over all ranks.
@@ -51,6 +62,8 @@ struct CorpusCleanReport {
   std::map<std::string, std::int64_t> filtered;   ///< documents that `DocumentFilters` removed, by reason
   std::int64_t exact_duplicates = 0;
   std::int64_t near_duplicates = 0;
+  std::int64_t repeated_spans = 0;       ///< spans that occur earlier, with `repeated_text`
+  std::int64_t shortened_documents = 0;  ///< kept documents without their repeated spans
   std::int64_t kept_documents = 0;
   std::int64_t compared_pairs = 0;
   std::int64_t state_bytes = 0;  ///< memory per document until duplicates are found
@@ -60,10 +73,12 @@ struct CorpusCleanReport {
 };
 
 /// Copies documents of JSON lines or text to one file of JSON lines, in their order. Removes those that the filters
-/// find, and those that repeat an earlier one (`data::find_duplicates`). Character changes come first; an unchanged
-/// JSON line is copied byte for byte. The report has a line of JSON for each removed document: its number in the input
-/// from 0, its id and the reason: that of the filter, "exact duplicate" or "near duplicate". The line also has the
-/// value that was judged, or the document kept instead and the similarity to it.
+/// find, and those that repeat an earlier one (`data::find_duplicates`). From the others it removes text that an
+/// earlier one of them has (`RepeatedTextOptions`). Character changes come first; an unchanged JSON line is copied byte
+/// for byte. The report has a line of JSON for each removed document: its number in the input from 0, its id and the
+/// reason: that of the filter, "exact duplicate" or "near duplicate". The line also has the value that was judged, or
+/// the document kept instead and the similarity to it. The report also has a line for each repeated span, with the
+/// number of its first line or sentence and the document that keeps it.
 ///
 /// Collective; the result does not depend on ranks and threads (for a compressed file: its unpacked content). Meanwhile
 /// a copy of the documents is kept on disk, in the folder OUTPUT.partial. `progress` is called with the bytes read so

@@ -288,11 +288,16 @@ void check_bytes(const TextPiece& piece, const TextReaderOptions& options) {
       static_cast<unsigned char>(rest[0]), utf8_fault(rest), keep_remedy(options));
 }
 
+std::string text_in(std::string_view line, const Files& files, const TextReaderOptions& options,
+                    const std::string& path, std::int64_t line_number) {
+  if (options.text_in_line) return options.text_in_line(line, fmt::format("{}:{}", path, line_number));
+  return files.json->text(line, options.json_key, path, line_number);
+}
+
 std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options) {
   check_bytes(piece, options);
   if (!piece.is_json) return std::move(piece.bytes);
-  return read_line(
-      piece, [&](std::int64_t line) { return files.json->text(piece.bytes, options.json_key, piece.path, line); });
+  return read_line(piece, [&](std::int64_t line) { return text_in(piece.bytes, files, options, piece.path, line); });
 }
 
 }  // namespace trireme::prepare

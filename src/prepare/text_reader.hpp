@@ -24,9 +24,11 @@ enum class TextFormat {
 struct TextReaderOptions {
   TextFormat format = TextFormat::by_name;
   std::string json_key = "text";  ///< one, or several and nested ones: "title,meta.text"
-  bool whole_rows = false;        ///< lines made of a table's rows have all columns, not only those under `json_key`
-  bool check_utf8 = true;         ///< refuse bytes that are not UTF-8, and byte-order marks
-  bool may_keep_bytes = false;    ///< the command has <invalid_utf8>, a remedy for them
+  /// Text of a line of JSON instead of that under `json_key`. Throws DataError that begins with `where`.
+  std::function<std::string(std::string_view line, const std::string& where)> text_in_line = nullptr;
+  bool whole_rows = false;      ///< lines made of a table's rows have all columns, not only those under `json_key`
+  bool check_utf8 = true;       ///< refuse bytes that are not UTF-8, and byte-order marks
+  bool may_keep_bytes = false;  ///< the command has <invalid_utf8>, a remedy for them
   /// Returns whether a text may be cut before a byte, as `data::Tokenizer::can_cut`.
   std::function<bool(std::string_view, std::size_t)> can_cut = data::is_word_cut;
   std::int64_t piece_bytes = std::int64_t{1} << 20;  ///< texts are cut into pieces of about this size
@@ -185,8 +187,12 @@ auto read_line(const TextPiece& piece, const Read& read) {
   }
 }
 
+/// Returns the text in a line of JSON: that of `text_in_line`, or under the key.
+std::string text_in(std::string_view line, const Files& files, const TextReaderOptions& options,
+                    const std::string& path, std::int64_t line_number);
+
 /// Returns the text in a piece; takes the bytes of text, not those of JSON. Throws DataError as `check_bytes`, and
-/// likewise if a line is not a JSON object with a string under the key.
+/// likewise if a line is not a JSON object with a string under the key, or as `text_in_line`.
 std::string text_of(const Files& files, TextPiece& piece, const TextReaderOptions& options);
 
 }  // namespace trireme::prepare

@@ -93,6 +93,40 @@ done_by 1 "${titled[@]}" --title-key heading --output titled.jsonl --report titl
 check "another key" [ "$(cat titled.report)" = '' ]
 rm titled.* wiki.test.raw
 
+# Lines and sentences that an earlier document has.
+make_documents 200 | sed 's/ w[0-9]*5 w/&\\nHome page\\nA b. C d? E f! /' >parts.jsonl
+for part in lines sentences; do
+  for ranks in 1 3; do
+    done_by $ranks corpus clean --input parts.jsonl --min-tokens 0 --repeated-text $part --min-rest-words 10 \
+      --min-rest-sentences 1 --output $part-$ranks.jsonl --report $part-$ranks.report
+    check "$ranks ranks leave out the $part that one leaves out" cmp $part-1.jsonl $part-$ranks.jsonl
+    check "$ranks ranks report the $part that one reports" cmp $part-1.report $part-$ranks.report
+  done
+  check "$part: the log counts documents that became short" grep -q 'removed [0-9]* documents (.*): short rest' err
+done
+check "one line of many stays" [ "$(grep -c 'Home page' lines-1.jsonl)" -eq 1 ]
+printf '{"text":"One ship. Two oars? Three sails! %s"}\n' 'Home now.' 'One ship.' >three.jsonl
+done_by 1 corpus clean --input three.jsonl --min-tokens 0 --jaccard 1 --repeated-text sentences --min-rest-words 2 --min-rest-sentences 1 --output rest.jsonl
+check "three sentences go together" [ "$(tail -n 1 rest.jsonl)" = '{"text":"One ship."}' ]
+done_by 1 corpus clean --input lines-1.jsonl --min-tokens 0 --jaccard 1 --repeated-text lines --repeated-span 2 --output two.jsonl
+check "longer spans occur once" cmp lines-1.jsonl two.jsonl
+
+# Conversations, by the text of their messages.
+cat >chat.jsonl <<'LINES'
+{"messages": [{"role":"user","content":"Where does the ship lie?"}, {"role":"assistant", "content":"At the quay, with her oars inboard."}], "n": 1.50}
+{"id": "again","conversations":[{"from":"human","value":"Where does the ship lie?"},{"from":"gpt","value":"At the quay, with her oars inboard."}]}
+{"messages":[{"role":"user","content":[{"type":"text","text":"Where does the ship lie?"}]},{"role":"assistant","content":null,"tool_calls":[{"name":"look"}]}]}
+{"messages":[{"role":"user","content":"Where?"}]}
+{"messages":[{"role":"user","content":"Where does the ship lie?"},{"role":"assistant","content":"At the quay, with all oars inboard."}]}
+LINES
+for ranks in 1 2; do
+  done_by $ranks corpus clean --chat --input chat.jsonl --output talks.jsonl --report talks.report --tokenizer bytes --min-tokens 10
+  check "$ranks ranks: conversations that stay are unchanged" cmp talks.jsonl <(sed -n '1p;3p' chat.jsonl)
+  check "$ranks ranks: equal texts" grep -q '"document":1,"id":"again","reason":"exact duplicate","kept":0' talks.report
+  check "$ranks ranks: similar texts" grep -q '"document":4,"id":null,"reason":"near duplicate","kept":0' talks.report
+  check "$ranks ranks: short texts" grep -q '"document":3,"id":null,"reason":"short","tokens":6' talks.report
+done
+
 # Bad usage, bad input, on one rank and several: one message, and nothing left behind.
 names=$(ls; echo bad.jsonl)
 new() { ls | grep -vxF "$names" | grep -vxE 'out|err'; }
@@ -101,6 +135,11 @@ refused 2 "--language-confidence 0.7 needs --language" 2 corpus clean --input a.
   --min-tokens 0 --language-confidence 0.7
 refused 2 "--quality-bounds needs --quality-filters" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 \
   --quality-bounds c4.min-sentences=3
+refused 2 "--repeated-span needs --repeated-text" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --repeated-span 2
+refused 2 "--chat and --join-lines exclude each other" 2 corpus clean --input chat.jsonl --output x.jsonl --min-tokens 0 --chat --join-lines
+refused 2 "--chat and --quality-filters c4 exclude each other" 2 corpus clean --input chat.jsonl --output x.jsonl --min-tokens 0 --chat \
+  --quality-filters fineweb,c4
+refused 3 "a.jsonl:1: a conversation needs at least one message" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --chat
 refused 2 "there is no quality filter 'c5'" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --quality-filters c5
 refused 2 "--classifier needs --classifier-labels" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 --classifier m.bin
 refused 2 "give hq=P with a probability P from 0 to 1" 2 corpus clean --input a.jsonl --output x.jsonl --min-tokens 0 \

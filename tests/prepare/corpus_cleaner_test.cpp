@@ -1,10 +1,12 @@
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "io/compression/compression.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/data/text/language.hpp"
+#include "src/prepare/repeated_text.hpp"
 #include "tests/prepare/cleaning_fixture.hpp"
 
 namespace trireme::prepare {
@@ -184,6 +186,80 @@ TEST_F(CorpusCleaner, RemovesLeftoversOfAKilledJobAndNothingElse) {
   EXPECT_EQ(clean().kept_documents, 1);
   comm_.barrier();
   EXPECT_THAT(names(), UnorderedElementsAre("a.jsonl", "out.jsonl", "report.jsonl"));
+}
+
+TEST_F(CorpusCleaner, RemovesLinesThatAnEarlierDocumentOfTheOutputHas) {
+  input("a.jsonl", R"({"id":0,"text":"short\nHome page 1"})"
+                   "\n"
+                   R"({"id":1,"text":"Home page 2!\nOne.","n":1})"
+                   "\n"
+                   R"({"id":2,"text":"home PAGE 33\nTwo.\n\nTwo.","n":2})"
+                   "\n"
+                   R"({"id":3, "text":"Three."})"
+                   "\n"
+                   R"({"id":4,"text":"one\nHome: page 4"})"
+                   "\n"
+                   R"({"id":5,"text":"Home page 2!\nOne.","n":1})"
+                   "\n");
+  options_.jaccard = 1;
+  options_.filters.blocked_words = std::make_shared<data::WordBlocklist>("short\n");
+  options_.repeated_text = {{data::TextPart::lines, 1}, 0, 0};
+  const CorpusCleanReport report = clean();
+  EXPECT_THAT(lines(options_.output), ElementsAre(R"({"id":1,"text":"Home page 2!\nOne.","n":1})",
+                                                  R"({"id":2,"text":"Two.\n","n":2})", R"({"id":3, "text":"Three."})"));
+  EXPECT_THAT(lines(options_.report),
+              ElementsAre(R"({"document":0,"id":0,"reason":"blocked word"})",
+                          R"({"document":2,"id":2,"reason":"repeated text","part":0,"kept":1})",
+                          R"({"document":2,"id":2,"reason":"repeated text","part":3,"kept":2})",
+                          R"({"document":4,"id":4,"reason":"repeated text","part":0,"kept":1})",
+                          R"({"document":4,"id":4,"reason":"repeated text","part":1,"kept":1})",
+                          R"({"document":4,"id":4,"reason":"short rest","words":0,"sentences":0})",
+                          HasSubstr(R"("document":5,"id":5,"reason":"exact duplicate","kept":1)")));
+  EXPECT_EQ(report.repeated_spans, 4);
+  EXPECT_EQ(report.shortened_documents, 1);
+  EXPECT_THAT(report.filtered, ElementsAre(Pair("blocked word", 1), Pair("short rest", 1)));
+}
+
+// A few hashes at a time, in many lists, of spans of which one is more frequent than a list is long.
+TEST_F(CorpusCleaner, FindsRepeatedTextInAnyNumberOfLists) {
+  if (comm_.rank() == 0) std::filesystem::create_directory(folder_ + "/work");
+  comm_.barrier();
+  constexpr std::int64_t documents = 12;  // documents of every rank
+  for (const std::int64_t at_once : {1, 20, 100000}) {
+    RepeatedText repeated(io::prepare_files(), comm_, folder_ + "/work");
+    const std::int64_t begin = documents * comm_.rank();
+    const auto span_of = [](std::int64_t document, std::int64_t part) {
+      return part % 4 == 0   ? -1
+             : part % 4 == 1 ? 0
+             : part % 4 == 2 ? (document * 7 + part) % 50
+                             : 1000 * document + part;
+    };
+    const auto hash_of = [](std::int64_t span) { return span < 0 ? Hash128{} : hash128(&span, sizeof span); };
+    for (std::int64_t document = begin; document < begin + documents; ++document) {
+      std::vector<Hash128> spans;
+      for (std::int64_t part = 0; part < 400; ++part) spans.push_back(hash_of(span_of(document, part)));
+      repeated.append(spans);
+    }
+    repeated.find([](std::int64_t document) { return document % 5 != 2; }, at_once);
+    std::map<std::int64_t, std::int64_t> firsts;
+    for (std::int64_t document = 0; document < documents * comm_.size(); ++document) {
+      if (document % 5 == 2) continue;
+      std::vector<std::pair<std::int64_t, std::int64_t>> expected, found;
+      for (std::int64_t part = 0; part < 400; ++part) {
+        const std::int64_t span = span_of(document, part);
+        if (span < 0 || firsts.try_emplace(span, document).second) continue;
+        expected.emplace_back(part, firsts[span]);
+      }
+      if (document < begin || document >= begin + documents) continue;
+      for (const RepeatedSpan& span : repeated.of(document)) found.emplace_back(span.first_part, span.kept);
+      EXPECT_EQ(found, expected) << document;
+    }
+    comm_.barrier();
+    if (comm_.rank() == 0) {
+      for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/work")) std::filesystem::remove(entry);
+    }
+    comm_.barrier();
+  }
 }
 
 TEST_F(CorpusCleaner, RefusesAnOutputThatIsTheReport) {

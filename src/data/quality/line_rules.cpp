@@ -15,11 +15,6 @@
 namespace trireme::data {
 namespace {
 
-/// Ends of lines in Python's str.splitlines, in which \r\n is one.
-constexpr bool ends_line(char32_t c) {
-  return (c >= '\n' && c <= '\r') || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
-}
-
 std::vector<std::string_view> words_between_space(std::string_view text) {
   std::vector<std::string_view> words;
   for (WordReader reader(text); reader.next();)
@@ -48,23 +43,6 @@ std::string without_citations(std::string_view line) {
 }
 
 }  // namespace
-
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  std::size_t begin = 0;
-  for_each_character(text, [&](Utf8Character c, std::string_view bytes) {
-    const auto at = static_cast<std::size_t>(bytes.data() - text.data());
-    if (c.size_bytes == 0 || !ends_line(c.code_point)) return;
-    if (c.code_point == '\n' && at > 0 && at == begin && text[at - 1] == '\r') {
-      begin = at + 1;
-      return;
-    }
-    lines.push_back(text.substr(begin, at - begin));
-    begin = at + bytes.size();
-  });
-  if (begin < text.size()) lines.push_back(text.substr(begin));
-  return lines;
-}
 
 std::vector<std::string_view> parts_of(std::string_view text, std::size_t min_feeds) {
   std::vector<std::string_view> parts;

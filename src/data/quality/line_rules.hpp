@@ -9,9 +9,6 @@ namespace trireme::data {
 /// Fraction of `all` that `part` is; 0 of nothing.
 inline double share(double part, double all) { return all > 0 ? part / all : 0; }
 
-/// The lines of `text` without their ends: Python's str.splitlines.
-std::vector<std::string_view> lines_of(std::string_view text);
-
 /// The parts of `text` between runs of at least `min_feeds` line feeds: Python's re.split.
 std::vector<std::string_view> parts_of(std::string_view text, std::size_t min_feeds);
 

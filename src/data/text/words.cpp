@@ -6,6 +6,14 @@
 #include "src/data/text/unicode.hpp"
 
 namespace trireme::data {
+namespace {
+
+/// Ends of lines in Python's str.splitlines, in which \r\n is one.
+constexpr bool ends_line(char32_t c) {
+  return (c >= '\n' && c <= '\r') || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
+}  // namespace
 
 WordExtent word_extent(std::string_view text) {
   WordExtent extent;
@@ -21,6 +29,23 @@ WordExtent word_extent(std::string_view text) {
     if (in_word) extent.end = at + bytes.size();
   });
   return extent;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  std::size_t begin = 0;
+  for_each_character(text, [&](Utf8Character c, std::string_view bytes) {
+    const auto at = static_cast<std::size_t>(bytes.data() - text.data());
+    if (c.size_bytes == 0 || !ends_line(c.code_point)) return;
+    if (c.code_point == '\n' && at > 0 && at == begin && text[at - 1] == '\r') {
+      begin = at + 1;
+      return;
+    }
+    lines.push_back(text.substr(begin, at - begin));
+    begin = at + bytes.size();
+  });
+  if (begin < text.size()) lines.push_back(text.substr(begin));
+  return lines;
 }
 
 std::string_view stripped(std::string_view text) {

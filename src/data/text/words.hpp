@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme::data {
 
@@ -25,6 +26,9 @@ struct WordExtent {
   std::size_t first_word = 0, last_word = 0, end = 0;
 };
 WordExtent word_extent(std::string_view text);
+
+/// The lines of `text` without their ends: Python's str.splitlines.
+std::vector<std::string_view> lines_of(std::string_view text);
 
 /// Returns `text` without white space at its ends: Python's str.strip.
 std::string_view stripped(std::string_view text);

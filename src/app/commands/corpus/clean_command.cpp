@@ -1,14 +1,17 @@
 #include "src/app/commands/commands.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <memory>
 #include <optional>
 
 #include "io/corpus/prepare_files.hpp"
+#include "io/json/chat_json.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/options/named_inputs.hpp"
+#include "src/app/options/problems.hpp"
 #include "src/app/options/text_files.hpp"
 #include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
@@ -26,6 +29,10 @@ struct CleanCommandOptions {
   TokenizerOptions tokenizer;
   std::string languages, quality_filters, quality_bounds, blocked_urls, blocked_titles, blocked_words, classifier,
       labels;
+  std::optional<data::TextPart> repeated_text;
+  std::optional<std::int64_t> repeated_span;
+  prepare::RepeatedTextOptions repeated;
+  bool chat = false;
   std::optional<int> workers;
 
   void declare(Options& options) {
@@ -43,6 +50,10 @@ struct CleanCommandOptions {
     add_document_format(options, "input-format", &clean.reader.format,
                         "Format of the input files; auto: by their names; lines: each line of text is a document.");
     options.add("json-key,json-keys", &clean.reader.json_key, "KEY", "Key of the text in each JSON object.");
+    options.add_flag(
+        "chat", &chat,
+        "Lines of JSON are conversations, with \"messages\" or \"conversations\", judged and compared by the "
+        "text of their messages. Those that remain are unchanged.");
     options.add("id-key", &clean.id_key, "KEY", "Key of the documents' names, for the report.");
     options.add("max-line", &clean.reader.max_bytes, "N", "Longest line or document.", at_least(1));
     add_bad_lines(options, &clean.skip_bad_lines, &clean.max_bad_lines);
@@ -114,6 +125,20 @@ struct CleanCommandOptions {
     options.add("bucket-neighbours", &clean.neighbours, "N",
                 "Earlier documents with an equal band that each document is compared with.", at_least(1));
     options.add("seed", &clean.minhash.seed, "N", "Seed of the hash functions.");
+    options.section("Repeated text");
+    options.add_choice(
+        "repeated-text", &repeated_text,
+        {{"keep", std::nullopt}, {"lines", data::TextPart::lines}, {"sentences", data::TextPart::sentences}},
+        "lines, sentences: remove those that occur earlier, in a document that stays or in the same one. "
+        "Case, accents, numbers, signs and white space do not count.");
+    options.add("repeated-span", &repeated_span, "N",
+                "Successive lines or sentences that must occur earlier, in the same order, to be removed; default 1 "
+                "line, as in CCNet, or 3 sentences, as in C4.",
+                between(1, 1000));
+    options.add("min-rest-words", &repeated.min_rest_words, "N",
+                "Remove documents of which fewer words are left after that.", at_least(0));
+    options.add("min-rest-sentences", &repeated.min_rest_sentences, "N",
+                "Remove documents of which fewer sentences are left after that.", at_least(0));
     options.section("Speed");
     add_workers(options, &workers);
     options.require({"input", "output"});
@@ -127,13 +152,36 @@ struct CleanCommandOptions {
                                        {"title-key", "blocked-titles"},
                                        {"classifier-labels", "classifier"},
                                        {"classifier-action", "classifier"},
-                                       {"classifier", "classifier-labels"}}) {
+                                       {"classifier", "classifier-labels"},
+                                       {"repeated-span", "repeated-text"},
+                                       {"min-rest-words", "repeated-text"},
+                                       {"min-rest-sentences", "repeated-text"}}) {
       TRIREME_CHECK(!options.given(option) || options.given(need), ConfigError, "--{} needs --{}", option, need);
+    }
+    if (repeated_text) {
+      repeated.spans = {*repeated_text, repeated_span.value_or(*repeated_text == data::TextPart::lines ? 1 : 3)};
+      clean.repeated_text = repeated;
+    }
+    Problems problems;
+    for (const char* option : {"input-format", "json-key", "unicode", "join-lines", "repeated-text"}) {
+      problems.exclude(!chat || !options.requested(option), "chat", option, unchanged_lines);
+    }
+    const auto filters = split(quality_filters, ',');
+    problems.exclude(!chat || std::ranges::find(filters, "c4") == filters.end(), "chat", "quality-filters c4",
+                     unchanged_lines);
+    problems.report();
+    if (chat) {
+      clean.reader.format = prepare::TextFormat::json_lines;
+      clean.reader.text_in_line = [](std::string_view line, const std::string& where) {
+        return io::text_of_chat(io::parse_chat(line, where));
+      };
     }
     check_one_key(clean.reader.json_key);
     TRIREME_CHECK(!options.given("language") || !split(languages, ',').empty(), ConfigError,
                   "--language is empty. Try --language en, or leave it out to keep all");
   }
+
+  static constexpr const char* unchanged_lines = "conversations are JSON lines that remain as they are";
 
   /// Reads the files of the filters.
   void make_filters() {
@@ -207,6 +255,12 @@ void print_summary(const prepare::CorpusCleanOptions& options, const prepare::Co
   }
   log::info("removed {} exact ({:.2f}%) and {} near duplicates ({:.2f}%)", report.exact_duplicates,
             percent(report.exact_duplicates), report.near_duplicates, percent(report.near_duplicates));
+  if (options.repeated_text) {
+    log::info("found {} of {} {} that occur earlier, and shortened {} documents ({:.2f}%)",
+              counted(report.repeated_spans, "span"), options.repeated_text->spans.size,
+              options.repeated_text->spans.part == data::TextPart::lines ? "lines" : "sentences",
+              report.shortened_documents, percent(report.shortened_documents));
+  }
   if (options.jaccard < 1) {
     const double chance = 1 - std::pow(1 - std::pow(options.jaccard, options.minhash.rows), options.minhash.bands);
     log::info("compared {} pairs of documents; {} bands of {} find a pair of similarity {} with probability {:.4f}",
