@@ -123,7 +123,6 @@ constexpr auto refused_flags = std::to_array<FlagGroup>({
     {one, "v2.0-", absent, why::retrieval,
      "bert-embedder-type, bert-load, embedding-path, evidence-data-path, query-in-block-prob, titles-data-path"},
     {list, "", absent, why::retrieval, "biencoder-*, block-*, ict-*, indexer-*, retriever-*, retro-*"},
-    {one, "0.10-", absent, why::samples, "per-split-data-args-path"},
     {none, "0.13-", absent, why::samples, "sft"},
     {one, "BLOOM", absent, why::samples, "eval-only"},
     {one, "0.16-", absent, "Megatron-LM computes it itself; nearest: --lr-decay-iters, --lr-warmup-iters",

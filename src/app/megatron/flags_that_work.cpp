@@ -122,6 +122,7 @@ constexpr auto working_flags = std::to_array<FlagGroup>({
     {one, "BLOOM", works, "--data-parallel-sharding-strategy optim_grads", "zero-stage 2"},
     {list, "2019-2020", works, "--data-path @", "train-data"},
     {one, "0.10-", works, "--data-path @", "data-args-path"},
+    {one, "0.10-", works, "--train-data-path @", "per-split-data-args-path"},
     {list, "BLOOM", works, "--test-data-path @", "test-weighted-split-paths"},
     {one, "BLOOM", works, "--test-data-path @", "test-weighted-split-paths-path"},
     {none, "BLOOM", works, "", "embed-layernorm"},

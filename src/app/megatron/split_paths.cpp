@@ -4,6 +4,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "io/json/settings_json.hpp"
 #include "src/base/check.hpp"
 #include "src/base/parse_number.hpp"
 #include "src/base/text.hpp"
@@ -133,6 +134,20 @@ std::vector<std::string> split_path_groups(std::string text) {
   }
   groups.push_back(text.substr(begin, text.size() - 1 - begin));
   return groups;
+}
+
+std::vector<std::string> words_of_splits(const std::string& text, const std::string& path) {
+  constexpr std::string_view splits[] = {"train", "valid", "test"};
+  std::vector<std::string> words;
+  for (const auto& [split, values] : io::json_words(text, path)) {
+    TRIREME_CHECK(std::ranges::find(splits, split) != std::end(splits), ConfigError,
+                  "{}: '{}' is no split; nearest: the lists train, valid and test", path, shortened(split));
+    if (values.empty()) continue;
+    words.push_back(fmt::format("--{}-data-path", split));
+    words.insert(words.end(), values.begin(), values.end());
+  }
+  TRIREME_CHECK(!words.empty(), ConfigError, "{} names no corpus; nearest: the lists train, valid and test", path);
+  return words;
 }
 
 }  // namespace trireme::app::megatron

@@ -19,4 +19,8 @@ PerSplit split_path_words(const PerSplit& groups);
 /// Returns the groups in the text of a file, one line: "GROUP" "GROUP" ... Throws ConfigError for another text.
 std::vector<std::string> split_path_groups(std::string text);
 
+/// Returns the options of --per-split-data-args-path, of which `text` is the file. Throws DataError or ConfigError that
+/// begins with `path`.
+std::vector<std::string> words_of_splits(const std::string& text, const std::string& path);
+
 }  // namespace trireme::app::megatron

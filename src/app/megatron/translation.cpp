@@ -156,7 +156,13 @@ class Translator {
     const bool names_settings = name == "deepspeed-config" || name == "deepscale-config";
     if (names_settings && !values.empty()) settings_.push_back({result_.verdicts.size(), values});
     if (name == "data-args-path" && !values.empty()) {
-      take_words_of_file(values.front(), verdict);
+      take_words_of_file(values.front(), verdict, [&](const std::string& text) {
+        std::istringstream stream(text);
+        return words_of("", verdict.row->text, {std::istream_iterator<std::string>(stream), {}});
+      });
+    } else if (name == "per-split-data-args-path" && !values.empty()) {
+      take_words_of_file(values.front(), verdict,
+                         [&](const std::string& text) { return words_of_splits(text, values.front()); });
     } else if (split_of(name)) {
       split_paths_.push_back({result_.verdicts.size(), std::move(values)});
     } else if (is_derived(name) && verdict.row->name == name && options_.spelling("seq-length") == "seq-length") {
@@ -169,12 +175,12 @@ class Translator {
     return count;
   }
 
-  /// Translates --data-args-path: the words of its file are those of --data-path.
-  void take_words_of_file(const std::string& path, Verdict& verdict) {
+  /// Translates a flag whose values are in a file.
+  template <class Words>
+  void take_words_of_file(const std::string& path, Verdict& verdict, const Words& words_in) {
     verdict.kind = Kind::works;
     try {
-      std::istringstream stream(text_of_file(path));
-      take_words(words_of("", verdict.row->text, {std::istream_iterator<std::string>(stream), {}}), verdict);
+      take_words(words_in(text_of_file(path)), verdict);
     } catch (const Error& error) {
       verdict.kind = Kind::absent;
       verdict.reason = error.what();

@@ -164,6 +164,17 @@ TEST_F(Translate, TranslatesOldNames) {
   std::ofstream(path) << "0.7 a.h5\n0.3  b.h5\n";
   EXPECT_EQ(words({"--data_args_path", path, "--lr", "1"}), Words("--data-path 0.7 a.h5 0.3 b.h5 --lr 1"));
   EXPECT_THAT(translate({"--data-args-path", "nowhere"}, options_).refusal(), HasSubstr("nowhere"));
+  std::ofstream(path) << R"({"valid": "c.h5", "train": [0.7, "a.h5", "0.3", "b.h5"], "test": null})";
+  EXPECT_EQ(words({"--per-split-data-args-path", path, "--lr", "1"}),
+            Words("--train-data-path 0.7 a.h5 0.3 b.h5 --valid-data-path c.h5 --lr 1"));
+  for (const auto& [text, fault] : {std::pair(R"({"dev": ["c.h5"]})", "'dev' is no split"),
+                                    {R"({"train": 1})", "1 instead of a list under \"train\""},
+                                    {R"({"train": [[]]})", "an array in the list \"train\""},
+                                    {R"({"train": []})", "names no corpus"},
+                                    {"[]", "instead of an object"}}) {
+    std::ofstream(path) << text;
+    EXPECT_THAT(translate({"--per-split-data-args-path", path}, options_).refusal(), HasSubstr(fault));
+  }
   EXPECT_EQ(words("--num-microbatches-in-minibatch 8 --intermediate-size 64"),
             Words("--micro-batches 8 --ffn-hidden-size 64"));
   EXPECT_EQ(words("--grad-reduce-in-bf16 --pad-vocab-size-to 128 --calculate-per-token-loss"),
