@@ -117,10 +117,10 @@ one_rank() {
   rank=$(ranks | shuf -n 1 --random-source=<(yes $RANDOM))
   target="rank $(of_rank "$rank" SLURM_PROCID) on $(of_rank "$rank" SLURMD_NODENAME)"
 }
-# one_lost_rank: of a node that the job can lose: not the batch script's own where SLURM keeps the others.
-one_lost_rank() {
+# one_far_rank: not of the batch script's own node.
+one_far_rank() {
   one_rank
-  [ -z "$spares" ] || [ "${target#*on }" != "$(squeue -h -j "$job" -o %B)" ] || one_lost_rank
+  [ "${target#*on }" != "$(squeue -h -j "$job" -o %B)" ] || one_far_rank
 }
 # damage FOLDER: flips a bit of one of its files.
 damage() {
@@ -175,7 +175,7 @@ fault_time_limit() { # the job's signal comes a minute before
   scontrol update jobid="$job" TimeLimit=$((used + 2)) 2>err || target+=", which SLURM does not set: $(cat err)" ends=0
 }
 fault_node_down() {
-  one_lost_rank
+  if [ -z "$spares" ]; then one_rank; else one_far_rank; fi # a job that keeps its other nodes ends with its script
   target=$(of_rank "$rank" SLURMD_NODENAME)
   ends=1 down=$target patient=1
   scontrol update nodename="$target" state=down reason=soak
@@ -202,8 +202,8 @@ fault_eio() {
   rm faulty
 }
 fault_cut_shortly() { one_rank; namespace_of_rank; target="link of ${target#*on }"; link down; pause 4; link up; }
-fault_cut() { # longer than the ranks, and SLURM, wait
-  one_lost_rank
+fault_cut() { # longer than the ranks, and SLURM, wait; it would start a job again beside its script that was cut off
+  one_far_rank
   namespace_of_rank
   target="link of ${target#*on } for 60 s" ends=1
   patient=1
