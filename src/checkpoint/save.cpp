@@ -1,5 +1,7 @@
 #include "src/checkpoint/save.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -88,15 +90,15 @@ void prune(Store& store, std::int64_t saved_step, const SaveOptions& options) {
 
 /// A later load would prefer them.
 void warn_of_steps_beyond(Store& store, std::int64_t step) {
-  std::string beyond;
+  std::vector<std::string> beyond;
   for (const StepEntry& entry : store.steps()) {
-    if (entry.step > step) beyond += " " + entry.name;
+    if (entry.step > step) beyond.push_back(entry.name);
   }
   if (beyond.empty()) return;
   log::warn(
-      "{}:{} are beyond step {}, where this run begins, and a later load prefers them: move them away to resume "
-      "from this run's saves",
-      store.description(), beyond, step);
+      "{}: beyond step {}, where this run begins, there is {}, which a later load prefers: to resume from this run's "
+      "saves, move it away",
+      store.description(), step, fmt::join(beyond, " "));
 }
 
 }  // namespace

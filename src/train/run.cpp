@@ -183,10 +183,10 @@ class TrainingLoop {
                       .loss = unsigned_nan(record.loss()),
                       .before = trainer_.spikes().moments()};
     const std::string spike = fmt::format(
-        "{} losses in a row, from iteration {} to {}, are not finite or exceed the mean {:.4f} of those before by more "
-        "than <spike_z_score> {:g} times their standard deviation {:.4f}; the last is {:.4f}",
-        options->iterations, done.first_high, record.iteration, done.before.mean, options->z_score,
-        done.before.deviation, done.loss);
+        "a spike of the loss from iteration {} to {}: not finite, or above the mean {:.5g} of those before by more "
+        "than "
+        "<spike_z_score> {:g} times their standard deviation {:.5g}; the last is {:.5g}",
+        done.first_high, record.iteration, done.before.mean, options->z_score, done.before.deviation, done.loss);
     const std::int64_t newest = done.first_high - options->distance;
     TRIREME_CHECK(std::ssize(trainer_.spikes().rewinds()) < options->max_rewinds, NumericalError,
                   "{}, after {} rewinds, <max_rewinds>. Try a lower <lr>, check the data, or raise <max_rewinds>",
@@ -194,9 +194,9 @@ class TrainingLoop {
     const std::optional<Rewind> rewind =
         hooks_.checkpoints == nullptr ? std::nullopt : hooks_.checkpoints->rewind(newest);
     TRIREME_CHECK(rewind, NumericalError,
-                  "{}, and no checkpoint of this run is of iteration {} or earlier. Try a lower <lr>, a shorter "
-                  "<save_interval>, or a shorter <rewind_distance> than {}",
-                  spike, newest, options->distance);
+                  "{}, and no checkpoint of this run is older by <rewind_distance> {}. Try a lower <lr>, a shorter "
+                  "<save_interval>, or a shorter <rewind_distance>",
+                  spike, options->distance);
     done.rewind = *rewind;
     if (world_.rank() == 0) log::warn("{}", text_of(done));
     if (hooks_.metrics != nullptr) hooks_.metrics->write(done);

@@ -22,8 +22,8 @@ LayerLoad summary_of(const std::vector<LayerLoad>& layers) {
 std::string text_of(const RewindRecord& record) {
   const Rewind& rewind = record.rewind;
   return fmt::format(
-      "high losses from iteration {} on, the last {:.4f} against a mean of {:.4f} before, with a standard deviation of "
-      "{:.4f}: after iteration {} the run goes back to the state of iteration {}, and leaves out the samples {} to {}",
+      "high losses from iteration {} on, the last {:.5g} against a mean of {:.5g} before, with a standard deviation of "
+      "{:.5g}: after iteration {} the run goes back to the state of iteration {}, and leaves out the samples {} to {}",
       record.first_high, record.loss, record.before.mean, record.before.deviation, rewind.from, rewind.to,
       rewind.first_sample, rewind.end_sample - 1);
 }

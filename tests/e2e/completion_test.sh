@@ -57,6 +57,7 @@ done_by 1 man --output pages
 check "each command has a page" [ "$(ls pages | wc -l)" -gt 20 ]
 for page in pages/*.1; do
   check "$page begins as a manual page" [ "$(head -c 4 "$page")" = ".TH " ]
+  check "$page repeats no placeholder's dots" [ "$(grep -cE '\.\.\. ?\.\.\.' "$page")" = 0 ]
 done
 check "the page of train has its options" grep -qF '\fB\-\-tensor\-model\-parallel\-size\fR, \fB\-\-tp\fR \fIN\fR' pages/trireme-train.1
 check "the page of the program lists the others" grep -qF '\fBtrireme\-corpus\-build\fR(1)' pages/trireme.1

@@ -74,6 +74,7 @@ holds same.html "<title>one, other/one</title>"
 done_by 1 report --help
 check "the usage has several runs" grep -qF "Usage: trireme report RUN... [OPTION]..." out
 ln -s one link
+refused 5 "cannot open absent: No such file or directory" 1 report --flight absent
 refused 2 "one is given twice: give each run once" 1 report one two.jsonl one --output twice.html
 for other in "$PWD/one" link one/metrics.jsonl; do
   refused 2 "one and $other are the same run: give each run once" 1 report one two.jsonl "$other" --output twice.html

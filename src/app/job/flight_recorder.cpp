@@ -56,6 +56,7 @@ FlightRecorder::FlightRecorder(Job& job, const std::string& folder) : job_(job) 
 FlightRecorder::~FlightRecorder() { parallel::undecorate(job_.communicators); }
 
 std::string read_flights(const std::string& folder) {
+  io::check_there(folder);
   std::string own = folder;
   if (records_in(own).empty()) {
     for (const std::string& name : io::names_in(folder)) {

@@ -27,24 +27,24 @@ void add_split_by(Options& options, data::SplitBy* by) {
 
 void DataOptions::declare(Options& options) {
   options.section("Data");
-  options.add("data-path", &path, "FILE...",
+  options.add("data-path", &path, "FILE",
               "Corpora, or weight, corpus, weight, corpus ...; without weights each is weighted by its tokens.");
   options.add(
       "blend", &blend, "FILE",
       "Instead of --data-path or --train-data-path: a file with a line 'WEIGHT CORPUS' or 'N epochs CORPUS' for "
       "each corpus, and other weights after lines 'from step N', 'from sample N' or 'from token N'.");
-  options.add("train-data-path", &train_path, "FILE...",
+  options.add("train-data-path", &train_path, "FILE",
               "Instead of --data-path and --split: corpora for training only, in the form of --data-path.");
-  options.add("valid-data-path", &valid_path, "FILE...", "With --train-data-path or --blend: corpora for validation.");
-  options.add("test-data-path", &test_path, "FILE...", "With --train-data-path or --blend: corpora for the test.");
-  options.add("valid-set", &valid_set_words, "FILE...",
+  options.add("valid-data-path", &valid_path, "FILE", "With --train-data-path or --blend: corpora for validation.");
+  options.add("test-data-path", &test_path, "FILE", "With --train-data-path or --blend: corpora for the test.");
+  options.add("valid-set", &valid_set_words, "FILE",
               "Validation sets, each with its own loss, in addition to the validation split: NAME=FILE NAME=FILE ... "
               "NAME= may be followed by weight, corpus, weight, corpus ..., as in --data-path.");
   options.add_flag("split-valid-sets", &valid_sets_split,
                    "Divide the corpora of --valid-set by --split, too, and use only their validation split.");
   options.add_flag("multiple-validation-sets", &valid_apart,
                    "Make each corpus of --valid-data-path a validation set with its own loss, named 0, 1, 2 ...");
-  options.add("validation-set-names", &valid_names, "NAME...", "Names of these sets.");
+  options.add("validation-set-names", &valid_names, "NAME", "Names of these sets.");
   options.add_flag(
       "mock-data", &mock,
       "Instead of corpora: 21 million synthetic tokens, drawn from --seed, for trials and benchmarks. Needs "

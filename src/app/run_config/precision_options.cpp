@@ -82,7 +82,7 @@ void PrecisionOptions::declare_loss_scale(Options& options) {
               at_least(1));
   options.add_flag("skip-spiky-loss", &guards.skip_spiky_loss,
                    "With --check-for-spiky-loss: skip updates of spiky losses.");
-  options.add("iterations-to-skip", &iterations_to_skip, "N...",
+  options.add("iterations-to-skip", &iterations_to_skip, "N",
               "Only consume the samples of these iterations, counted from 1: no computation, no update.", at_least(1));
   options.add(
       "max-machine-faults", &guards.max_machine_faults, "N",

@@ -48,7 +48,7 @@ void ReportOptions::declare(Options& options) {
                    "some iterations: nsys profile -t cuda,nvtx --capture-range=cudaProfilerApi.");
   options.add("profile-step-start", &profile_start, "N", "Start recording after iteration N.", at_least(0));
   options.add("profile-step-end", &profile_end, "N", "Stop recording after iteration N.", at_least(1));
-  options.add("profile-ranks", &profile_ranks, "RANK ...", "Ranks to record.");
+  options.add("profile-ranks", &profile_ranks, "RANK", "Ranks to record.");
 }
 
 void ReportOptions::settle(int ranks, bool cuda_graphs, Problems& problems) {

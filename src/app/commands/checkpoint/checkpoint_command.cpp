@@ -49,8 +49,9 @@ std::int64_t total_bytes(const Manifest& manifest) {
 
 void print_step(const StepReader& step) {
   const Manifest& manifest = step.manifest();
-  fmt::print("checkpoint  {}\nstep        {}\nformat      version {}\nsize        {} bytes in {} files\n",
-             step.description(), manifest.step, manifest.format_version, total_bytes(manifest), manifest.files.size());
+  fmt::print("checkpoint  {}\nstep        {}\nformat      version {}\nsize        {} bytes in {}\n", step.description(),
+             manifest.step, manifest.format_version, total_bytes(manifest),
+             counted(std::ssize(manifest.files), "file"));
   fmt::print("\nattributes\n");
   for (const auto& [name, value] : manifest.attributes.texts()) {
     constexpr std::size_t max_bytes = 200;
@@ -113,8 +114,8 @@ void verify_step(io::CheckpointStore& store, const std::string& name, Faults& fa
     });
   }
   if (faults.size() > before) return;
-  fmt::print("{} is complete: step {}, {} files, {} bytes\n", step->description(), manifest.step, manifest.files.size(),
-             total_bytes(manifest));
+  fmt::print("{} is complete: step {}, {}, {} bytes\n", step->description(), manifest.step,
+             counted(std::ssize(manifest.files), "file"), total_bytes(manifest));
 }
 
 }  // namespace

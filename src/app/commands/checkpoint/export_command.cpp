@@ -15,6 +15,7 @@
 #include "src/app/options/options.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/base/timer.hpp"
 #include "src/exchange/export.hpp"
 #include "src/exchange/model_class.hpp"
@@ -225,8 +226,8 @@ int checkpoint_export_command(const CommandLine& line) {
     step = export_step(*world, o, source);
   }
   const double gigabytes = static_cast<double>(step.files.written_bytes) / 1e9;
-  log::info("{}: {}, {} files of weights written, {} kept, {:.2f} GB in {:.1f} s, {:.2f} GB/s", o.output,
-            step.description, step.files.written_files, step.files.kept_files, gigabytes, timer.elapsed_s(),
+  log::info("{}: {}, {} of weights written, {} kept, {:.2f} GB in {:.1f} s, {:.2f} GB/s", o.output, step.description,
+            counted(step.files.written_files, "file"), step.files.kept_files, gigabytes, timer.elapsed_s(),
             gigabytes / timer.elapsed_s());
   return 0;
 }

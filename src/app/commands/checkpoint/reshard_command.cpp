@@ -10,6 +10,7 @@
 #include "src/app/run_config/parallel_options.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/checkpoint/reshard.hpp"
 #include "src/train/state_tensors.hpp"
 
@@ -117,8 +118,8 @@ int checkpoint_reshard_command(const CommandLine& line) {
   // Reads the result back to check it.
   const std::unique_ptr<checkpoint::StepReader> written =
       checkpoint::open_checkpoint(*store, *world, store->step_name(source.description.step));
-  log::info("{}: step {} in {} files, read back and complete", written->description(), written->manifest().step,
-            written->manifest().files.size());
+  log::info("{}: step {} in {}, read back and complete", written->description(), written->manifest().step,
+            counted(std::ssize(written->manifest().files), "file"));
   return 0;
 }
 

@@ -233,12 +233,12 @@ void print_summary(const prepare::CorpusCleanOptions& options, const prepare::Co
     return 100.0 * static_cast<double>(documents) / static_cast<double>(report.documents);
   };
   const double input_mb = static_cast<double>(report.input_bytes) / 1e6;
-  log::info("{} documents, {:.1f} MB: {} kept in {}", report.documents, input_mb, report.kept_documents,
+  log::info("{}, {:.1f} MB: {} kept in {}", counted(report.documents, "document"), input_mb, report.kept_documents,
             options.output);
   for (const std::string& line : report.first_bad_lines) log::warn("skipped {}", line);
-  if (report.bad_lines > 0) log::warn("skipped {} bad lines in total", report.bad_lines);
+  if (report.bad_lines > 0) log::warn("skipped {} in total", counted(report.bad_lines, "bad line"));
   if (report.changed_documents > 0) {
-    log::info("changed the text of {} documents ({:.2f}%)", report.changed_documents,
+    log::info("changed the text of {} ({:.2f}%)", counted(report.changed_documents, "document"),
               percent(report.changed_documents));
   }
   const auto print_missing = [&](bool is_used, std::int64_t having, const char* member) {
@@ -251,7 +251,7 @@ void print_summary(const prepare::CorpusCleanOptions& options, const prepare::Co
   }
   print_missing(options.filters.blocked_titles != nullptr, report.documents_with_title, "title");
   for (const auto& [reason, count] : report.filtered) {
-    log::info("removed {} documents ({:.2f}%): {}", count, percent(count), reason);
+    log::info("removed {} ({:.2f}%): {}", counted(count, "document"), percent(count), reason);
   }
   log::info("removed {} exact ({:.2f}%) and {} near duplicates ({:.2f}%)", report.exact_duplicates,
             percent(report.exact_duplicates), report.near_duplicates, percent(report.near_duplicates));

@@ -8,13 +8,14 @@
 #include "src/app/run_config/data_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/prepare/corpus_copy.hpp"
 
 namespace trireme::app {
 namespace {
 
 void log_written(const std::string& path, const prepare::CorpusSize& size) {
-  log::info("{}: {} documents, {} tokens", path, size.documents, size.tokens);
+  log::info("{}: {}, {} tokens", path, counted(size.documents, "document"), size.tokens);
 }
 
 prepare::CorpusKind kind_of(bool view) { return view ? prepare::CorpusKind::view : prepare::CorpusKind::copy; }

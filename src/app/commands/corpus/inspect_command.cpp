@@ -187,8 +187,8 @@ int corpus_verify_command(const CommandLine& line) {
   ThreadPool pool(thread_count(*world, workers));
   store->verify(*world, pool);
   if (world->rank() == 0) {
-    fmt::print("{} is complete: {} documents, {} tokens, digest {}\n", path, store->documents(), store->token_count(),
-               store->info().content_digest);
+    fmt::print("{} is complete: {}, {} tokens, digest {}\n", path, counted(store->documents(), "document"),
+               store->token_count(), store->info().content_digest);
   }
   return 0;
 }

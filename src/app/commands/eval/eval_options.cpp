@@ -37,7 +37,7 @@ void EvalOptions::declare(Options& options) {
       "task of a fine-tuned model: " +
           task_list() + ".");
   options.add(
-      "data-path", &data_paths, "FILE...",
+      "data-path", &data_paths, "FILE",
       "perplexity: corpus of the model's tokenizer. WIKITEXT103: text, UTF-8. LAMBADA: JSON lines with "
       "\"text\". Tasks in lm-eval's definition: the published file, or a folder of the data set; for several "
       "tasks a folder with one for each. multiple_choice: JSON lines with \"question\" (or \"ctx\", "
@@ -53,7 +53,7 @@ void EvalOptions::declare(Options& options) {
   options.add("logits-file", &logits_file, "FILE",
               "perplexity: write the logits of the --logits-samples to this HDF5 file, in groups sample-N: logits "
               "[positions, vocabulary], tokens and labels [positions].");
-  options.add("logits-samples", &logits_samples, "N...",
+  options.add("logits-samples", &logits_samples, "N",
               "Numbers of the windows whose logits are written, counted from 0.", at_least(0));
   declare_cross_entropy_chunks(options, &cross_entropy_chunks);
   options.section("Zero-shot tasks");
@@ -82,7 +82,7 @@ void EvalOptions::declare(Options& options) {
   benchmark.declare(options);
   options.section("Fine-tuned models");
   fine_tuned.declare_answers(options);
-  options.add("ensemble", &ensemble, "DIR...",
+  options.add("ensemble", &ensemble, "DIR",
               "Further models, fine-tuned separately: the figures are those of all models' averaged probabilities or "
               "values.");
   model.declare(options);

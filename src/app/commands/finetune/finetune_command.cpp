@@ -15,6 +15,7 @@
 #include "src/app/job/task_classes.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 #include "src/train/finetune/epoch_scoring.hpp"
 #include "src/train/finetune/task_scoring.hpp"
 
@@ -167,8 +168,8 @@ class Finetuning {
     TrainPlan plan = make_plan(config);
     log_configuration(options_, job_, config, plan);
     if (config.run.dry_run) {
-      log::info("dry run: everything is in order; {} iterations would run",
-                std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0));
+      log::info("dry run: everything is in order; {} would run",
+                counted(std::max<std::int64_t>(plan.iterations - plan.done.iteration, 0), "iteration"));
       return 0;
     }
     lock_seeds();

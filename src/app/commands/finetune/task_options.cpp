@@ -18,12 +18,11 @@ void TaskOptions::declare(Options& options) {
       "RACE: choose one of four answers. SQUAD: find answers as spans of a context, versions 1.1 and "
       "2.0. The others are GLUE's: classify a text (SST-2, CoLA) or the relation of two, or rate the similarity "
       "of two (STS-B).");
-  options.add("train-data", &train, "FILE...",
+  options.add("train-data", &train, "FILE",
               "Training examples: RACE's folders or files of JSON lines, GLUE's TSV files, SQuAD's JSON file.");
-  options.add("valid-data", &valid, "FILE...",
+  options.add("valid-data", &valid, "FILE",
               "Examples that each epoch is evaluated on, all together. The result lists each file or folder, too.");
-  options.add("test-data", &test, "FILE...",
-              "Examples that the best epoch is also evaluated on; GLUE's may lack labels.");
+  options.add("test-data", &test, "FILE", "Examples that the best epoch is also evaluated on; GLUE's may lack labels.");
   options.add("epochs", &epochs, "N", "Passes over the training examples; 0 only measures the model.", at_least(0));
   options.add(
       "seeds", &seeds, "N",

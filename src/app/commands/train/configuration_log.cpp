@@ -76,7 +76,7 @@ void log_model(const Job& job, const RunConfig& config, const model::ModelConfig
 /// Logs the sizes of the batches, including future ones.
 void log_batches(const Job& job, const BatchOptions& batch, const train::Progress& done) {
   const train::BatchSchedule batches = batch.batches(job.grid.data_size());
-  log::info("batch: {} samples of {} tokens = {} x {} x {}", batches.max_size(), *batch.sequence_length,
+  log::info("batch: {} of {} tokens = {} x {} x {}", counted(batches.max_size(), "sample"), *batch.sequence_length,
             counted(job.grid.data_size(), "data rank"), counted(batches.max_micro_batches(), "micro-batch"),
             batch.micro_batch_size);
   if (batches.max_size() != *batch.global_batch_size) {
@@ -90,8 +90,8 @@ void log_batches(const Job& job, const BatchOptions& batch, const train::Progres
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const bool is_left_out = phases.size() > max_phases && i >= max_phases - 2 && i + 1 < phases.size();
     if (!is_left_out) {
-      text += fmt::format("{}{} of {} samples", i == 0 ? "" : ", ", counted(phases[i].iterations, "iteration"),
-                          phases[i].size);
+      text += fmt::format("{}{} of {}", i == 0 ? "" : ", ", counted(phases[i].iterations, "iteration"),
+                          counted(phases[i].size, "sample"));
     } else if (i == max_phases - 2) {
       text += fmt::format(", ... {} more sizes", phases.size() - max_phases + 1);
     }
@@ -104,7 +104,7 @@ void log_batches(const Job& job, const BatchOptions& batch, const train::Progres
 std::string rate_text(const optim::LrSchedule& rate) {
   const char* unit = rate.by_samples ? "sample" : "iteration";
   std::string text = fmt::format("{}", rate.maximum);
-  if (rate.warmup > 0) text += fmt::format(" after {} {}s of warm-up", rate.warmup, unit);
+  if (rate.warmup > 0) text += fmt::format(" after {} of warm-up", counted(rate.warmup, unit));
   text += ", " + optim::attributes_of(rate).get<std::string>("training.lr-decay-style");
   if (rate.style == optim::LrDecayStyle::constant) return text;
   return text + fmt::format(" to {} at {} {}", rate.minimum, unit, rate.decay);
@@ -118,10 +118,11 @@ void log_schedule(const RunConfig& config, const TrainPlan& plan) {
   }
   const train::RunSchedule schedule = config.schedule();
   const std::string evaluation =
-      !plan.model.predicts_tokens()   ? fmt::format("evaluation every {} iterations", schedule.eval_interval)
-      : schedule.eval_iterations == 0 ? "no evaluation"
-                                      : fmt::format("evaluation of {} batches every {} iterations",
-                                                    schedule.eval_iterations, schedule.eval_interval);
+      !plan.model.predicts_tokens() ? "evaluation every " + counted(schedule.eval_interval, "iteration")
+      : schedule.eval_iterations == 0
+          ? "no evaluation"
+          : fmt::format("evaluation of {} every {}", counted(schedule.eval_iterations, "batch"),
+                        counted(schedule.eval_interval, "iteration"));
   const std::string& folder = config.checkpoint.save;
   std::string saving = "no checkpoints";
   if (!folder.empty()) {
