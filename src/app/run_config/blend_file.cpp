@@ -33,6 +33,8 @@ class BlendParser {
   std::vector<BlendFileStage> parse(std::string_view text) {
     constexpr std::string_view mark = "\xEF\xBB\xBF";
     if (text.starts_with(mark)) text.remove_prefix(mark.size());
+    constexpr std::string_view hdf5 = "\x89HDF\r\n\x1A\n";
+    expect(!text.starts_with(hdf5), "this is a corpus: give it by --data-path, or name it in a file of text");
     for (const std::string_view line : split(text, '\n')) {
       ++line_;
       const std::string_view content = trimmed(line);
@@ -55,6 +57,9 @@ class BlendParser {
     if (word == "from" && !rest.empty()) return begin_stage(line, rest);
     WeightedPath corpus{std::string(line)};
     const std::optional<double> number = parse_number<double>(word);
+    const bool is_like_one = word.find_first_not_of("+-.,0123456789eE%") == word.npos;
+    expect(number || rest.empty() || !is_like_one, "'{}' is not a number; give 'WEIGHT CORPUS' or 'N epochs CORPUS'",
+           printable(word));
     if (number && !rest.empty()) {
       std::string_view after = rest;
       const std::string_view unit = take_word(after);

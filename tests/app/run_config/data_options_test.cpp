@@ -83,6 +83,9 @@ TEST(BlendFile, NamesTheLineThatIsWrong) {
   EXPECT_EQ(error("# none\n"), "--blend b:1: no corpus is named; give a line 'WEIGHT CORPUS' each");
   EXPECT_THAT(error("1 a\nfrom step 5\nfrom step 6\n1 a\n"), HasSubstr("b:3: no corpus"));
   EXPECT_THAT(error("0 a"), HasSubstr("b:1: '0' must be a positive number"));
+  EXPECT_THAT(error("0,7 a"), HasSubstr("b:1: '0,7' is not a number"));
+  EXPECT_THAT(error("1e999 a"), HasSubstr("'1e999' is not a number"));
+  EXPECT_THAT(error("\x89HDF\r\n\x1A\n"), HasSubstr("this is a corpus: give it by --data-path"));
   EXPECT_THAT(error("-1 epochs a"), HasSubstr("'-1' must be a positive number"));
   EXPECT_THAT(error("1 a\n1 b\n2 a\n"), HasSubstr("b:3: the corpus a occurs twice in a stage"));
   EXPECT_THAT(error("1 a\nb\n"), HasSubstr("b:2: a stage has either a weight for each corpus, or none"));
