@@ -1,6 +1,7 @@
 #include "mpi/operations.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <vector>
@@ -135,6 +136,20 @@ Operation all_reduce(Channel channel, TensorView data, ReduceOp op) {
     for_each_peer(channel, [&](int peer) { messages.send(data.data(), data.size_bytes(), peer); });
     co_await messages;
     contributions.reduce(op, data.data(), numel);
+    co_return;
+  }
+  if (numel * item <= one_step_bytes && op == ReduceOp::max && (dtype == DType::int64 || dtype == DType::int32)) {
+    // The maximum of integers does not depend on their order, nor on how often each takes part. A step doubles the
+    // ranks of which this one has the maximum, and sends one shard instead of theirs.
+    Messages messages(channel.comm, channel.tag);
+    ProgressEngine::Scratch received(channel.engine, data.size_bytes());
+    for (int reach = 1; reach < channel.size; reach *= 2) {
+      messages.receive(received.data(), data.size_bytes(), (channel.rank + reach) % channel.size);
+      messages.send(data.data(), data.size_bytes(), (channel.rank - reach + channel.size) % channel.size);
+      co_await messages;
+      const std::array<const std::byte*, 2> both = {data.data(), received.data()};
+      reduce_in_order(dtype, op, both, data.data(), numel);
+    }
     co_return;
   }
   if (numel * item <= one_step_bytes && numel * item * channel.size <= doubling_bytes) {

@@ -1,10 +1,13 @@
 #include "cuda/nccl/gpu_table.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <utility>
 
 #include "src/base/check.hpp"
+#include "src/base/hash.hpp"
+#include "src/comm/host_collectives.hpp"
 
 namespace trireme::cuda {
 
@@ -41,6 +44,14 @@ void check_one_rank_a_gpu(const std::vector<RankGpu>& table) {
       "(is each rank shown its own by CUDA_VISIBLE_DEVICES or SLURM?), or use <communicator> staged, which "
       "passes everything through the host and is slow",
       shared);
+}
+
+void check_one_rank_a_gpu(Communicator& host, const Device& device) {
+  const std::string own = machine_name(device.location()) + "\n" + device.uuid();
+  std::vector<std::int64_t> gpus =
+      all_gather_number(host, static_cast<std::int64_t>(hash64(own.data(), own.size(), 0)));
+  std::ranges::sort(gpus);
+  if (std::ranges::adjacent_find(gpus) != gpus.end()) check_one_rank_a_gpu(gather_gpu_table(host, device));
 }
 
 }  // namespace trireme::cuda

@@ -24,5 +24,7 @@ std::vector<RankGpu> gather_gpu_table(Communicator& host, const Device& device);
 
 /// Throws EnvironmentError, with the ranks that share a GPU and a remedy, unless each has its own.
 void check_one_rank_a_gpu(const std::vector<RankGpu>& table);
+/// The same for the ranks of `host`. Each receives 8 bytes of every other; the table only if ranks share a GPU.
+void check_one_rank_a_gpu(Communicator& host, const Device& device);
 
 }  // namespace trireme::cuda

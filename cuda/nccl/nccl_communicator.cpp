@@ -141,7 +141,7 @@ std::unique_ptr<Communicator> NcclCommunicator::make(std::shared_ptr<Device> dev
                                                      std::unique_ptr<Communicator> host_ranks) {
   Communicator& host = *host_ranks;
   if (host.size() == 1) return make_self_communicator(host.name());
-  check_one_rank_a_gpu(gather_gpu_table(host, *device));
+  check_one_rank_a_gpu(host, *device);
   // p2p communicators must not wait for each other, nor for groups.
   switch_off(host, "NCCL_COMM_SPLIT_SHARE_RESOURCES", "groups that share resources wait for one another");
   switch_off(host, "NCCL_LAUNCH_ORDER_IMPLICIT", "operations of different groups begin in the order of the calls then");

@@ -1,6 +1,9 @@
 #include "src/app/job/job.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 
 #include "io/corpus/corpus_store.hpp"
 #include "src/base/hash.hpp"
@@ -10,6 +13,7 @@
 #include "src/base/text.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/device_communicators.hpp"
+#include "src/comm/host_collectives.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 
 namespace trireme::app {
@@ -34,35 +38,34 @@ void Job::make_backend(const DeviceOptions& device) {
                                     device.backend_options(world->rank(), node.local_rank));
   });
   move_handlers_to_alternate_stacks();  // those of libraries loaded by the backend
-  const std::vector<std::string> devices =
-      all_gather_text(*world, fmt::format("{}\n{}\n{}", backend->name(), node.first_rank, backend->description()));
-  const std::vector<std::string> reasons = all_gather_text(*world, backend_reason);
-  const auto first_with = [&](const std::string& name) {
-    return std::ranges::find_if(devices, [&](const std::string& text) { return text.starts_with(name); }) -
-           devices.begin();
-  };
-  const std::int64_t on_cpu = first_with("cpu\n"), on_gpu = first_with("cuda\n");
-  TRIREME_CHECK(on_cpu == world->size() || on_gpu == world->size(), EnvironmentError,
-                "rank {} can use a GPU, and rank {} cannot: {}; start the ranks where there are GPUs, or use --backend "
-                "cpu",
-                on_gpu, on_cpu, reasons[static_cast<std::size_t>(on_cpu)]);
-  // A GPU's description names its slot, so ranks with equal descriptions share a GPU.
-  const std::string& own = devices[static_cast<std::size_t>(world->rank())];
-  if (!backend->memory_is_host()) warn_of_single_cores();
-  ranks_on_device = backend->memory_is_host() ? node.local_size : static_cast<int>(std::ranges::count(devices, own));
+  node_ranks = world->split(node.first_rank, world->rank(), "node");
+  const bool on_cpu = backend->memory_is_host();
+  // The first rank of each kind, counted from the end so that the maximum finds it; 0 if none.
+  const int counted_rank = world->size() - world->rank();
+  std::array<int, 2> first = {on_cpu ? counted_rank : 0, on_cpu ? 0 : counted_rank};
+  all_reduce_numbers(*world, first, ReduceOp::max);
+  if (std::ranges::min(first) > 0) {
+    const int cpu_rank = world->size() - first[0];
+    throw EnvironmentError(
+        "rank {} can use a GPU, and rank {} cannot: {}; start the ranks where there are GPUs, or use --backend cpu",
+        world->size() - first[1], cpu_rank, broadcast_text(*world, backend_reason, cpu_rank));
+  }
+  if (!on_cpu) warn_of_single_cores();
+  // A GPU's description names its slot, so ranks of a node with equal descriptions share a GPU.
+  const std::string own = backend->description();
+  ranks_on_device =
+      on_cpu ? node.local_size : static_cast<int>(std::ranges::count(all_gather_text(*node_ranks, own), own));
 }
 
 void Job::warn_of_single_cores() const {
   const bool single = cores_of_rank(node.ranks_sharing_cores) == 1;
-  std::string hosts;
-  for (const std::string& host : all_gather_text(*world, single ? node_name() : "")) {
-    if (!host.empty() && hosts.find(host) == std::string::npos) hosts += (hosts.empty() ? "" : ", ") + host;
-  }
-  if (hosts.empty() || !is_root()) return;
+  if (all_reduce_number(*world, single ? 1 : 0, ReduceOp::max) == 0) return;
+  const std::vector<std::string> hosts = gather_distinct_text(*world, single ? node_name() : "", 0);
+  if (!is_root()) return;
   log::warn(
       "each rank has a single core on {}: kernel launches, NCCL's threads, reading and saving share it, and the GPU "
       "waits; give each rank several (srun --cpus-per-task, mpirun --map-by slot:PE=4)",
-      hosts);
+      fmt::join(hosts, ", "));
 }
 
 std::string Job::description() const {

@@ -30,6 +30,7 @@ struct Job {
   std::int64_t began = std::time(nullptr);  ///< start of this rank, seconds since 1970
   std::unique_ptr<mpi::MpiCommunicator> world;
   mpi::NodeLocation node;
+  std::unique_ptr<Communicator> node_ranks;  ///< ranks on this machine
   parallel::ProcessGrid grid;
   std::unique_ptr<Backend> backend;
   std::string backend_reason;                  ///< why this backend was chosen

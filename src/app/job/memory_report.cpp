@@ -2,11 +2,13 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/comm/host_collectives.hpp"
 #include "src/model/stage/model_parameters.hpp"
 
@@ -77,32 +79,34 @@ std::string ranks_text(int ranks, const std::string& owner) {
 
 /// Returns the sum over the ranks on this rank's machine. Collective.
 std::size_t sum_on_machine(const Job& job, std::size_t bytes) {
-  const std::vector<int> machines = all_gather_number(*job.world, job.node.first_rank);
-  const std::vector<std::int64_t> all = all_gather_number(*job.world, static_cast<std::int64_t>(bytes));
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < all.size(); ++i) sum += machines[i] == job.node.first_rank ? all[i] : 0;
-  return static_cast<std::size_t>(sum);
+  return static_cast<std::size_t>(all_reduce_number(*job.node_ranks, static_cast<std::int64_t>(bytes), ReduceOp::sum));
 }
 
 /// Logs the memory of a rank of every stage, or only of the fullest stage. Collective.
 void log_stages(const Job& job, const train::MemoryEstimate& memory, bool all_stages) {
-  const std::vector<std::string> texts = gather_text(*job.world, sum_text(memory), 0);
-  const std::vector<std::int64_t> totals = all_gather_number(*job.world, static_cast<std::int64_t>(memory.total()));
+  const auto rank_of = [&](int stage) { return job.grid.rank({.pipeline = stage}); };
+  // The ranks of a stage use the same amount: the first one sends its.
+  const int rank = job.world->rank();
+  const bool sends = rank == rank_of(job.grid.position(rank).pipeline);
+  const std::vector<std::string> texts =
+      gather_text(*job.world, sends ? fmt::format("{} {}", memory.total(), sum_text(memory)) : "", 0);
   if (!job.is_root()) return;
   const int stages = job.grid.pipeline_size();
-  // The ranks of a stage use the same amount.
-  const auto rank_of = [&](int stage) { return static_cast<std::size_t>(job.grid.rank({.pipeline = stage})); };
+  std::vector<std::int64_t> totals;
+  std::vector<std::string_view> sums;
+  for (int i = 0; i < stages; ++i) {
+    std::string_view text = texts[static_cast<std::size_t>(rank_of(i))];
+    totals.push_back(take_number<std::int64_t>(text).value());
+    sums.push_back(text.substr(1));
+  }
   const auto log_stage = [&](const std::string& name, int stage) {
-    log::info("memory of a rank{}: {}", name, texts[rank_of(stage)]);
+    log::info("memory of a rank{}: {}", name, sums[static_cast<std::size_t>(stage)]);
   };
   if (all_stages || stages == 1) {
     for (int i = 0; i < stages; ++i) log_stage(stages > 1 ? fmt::format(" of stage {}", i) : "", i);
     return;
   }
-  int fullest = 0;
-  for (int i = 1; i < stages; ++i) {
-    if (totals[rank_of(i)] > totals[rank_of(fullest)]) fullest = i;
-  }
+  const auto fullest = static_cast<int>(std::ranges::max_element(totals) - totals.begin());
   log_stage(fmt::format(" of stage {}, the fullest", fullest), fullest);
 }
 
