@@ -20,7 +20,7 @@ class KeptFiles final : public StepReader {
   KeptFiles(std::unique_ptr<StepReader> step, std::int64_t max_bytes)
       : step_(std::move(step)), left_bytes_(max_bytes) {}
 
-  /// Keeps a file that has the manifest's size, if it fits. Does not verify it.
+  /// Keeps a file that has the manifest's size, if it fits, as it is then read from the first byte to the last.
   void keep(std::size_t file);
 
   std::string description() const override { return step_->description(); }
@@ -35,7 +35,12 @@ class KeptFiles final : public StepReader {
  private:
   std::unique_ptr<StepReader> step_;
   std::int64_t left_bytes_;
-  std::map<std::size_t, std::unique_ptr<std::byte[]>> kept_;
+  struct Kept {
+    std::unique_ptr<std::byte[]> bytes;
+    std::int64_t size_bytes = 0;
+    std::int64_t end = 0;  // end of the bytes that were read
+  };
+  std::map<std::size_t, Kept> kept_;
 };
 
 }  // namespace trireme::checkpoint
