@@ -54,7 +54,6 @@ ResidualForm::Handover::Handover(const parallel::TensorContext& context, const L
 void ResidualForm::Handover::leave(Rest rest) {
   rest_ = std::move(rest);
   completed_ = 0;
-  if (chunks_ == 1) finish();
 }
 
 void ResidualForm::Handover::then(std::function<void()> function) {
@@ -62,12 +61,13 @@ void ResidualForm::Handover::then(std::function<void()> function) {
   then_ = std::move(function);
 }
 
-void ResidualForm::Handover::complete(RowChunk chunk) {
-  if (!rest_) return;
-  rest_(chunk);
-  if (++completed_ < chunks_) return;
+bool ResidualForm::Handover::complete(RowChunk chunk, const InputNorm* norm) {
+  if (!rest_) return false;
+  rest_(chunk, norm);
+  if (++completed_ < chunks_) return true;
   rest_ = {};
   if (const auto function = std::exchange(then_, {})) function();
+  return true;
 }
 
 void ResidualForm::Handover::finish() {
@@ -91,9 +91,16 @@ void ResidualForm::forward(const LayerShape& shape, ConstTensorView x, const Bra
   for (int i = 0; i < chunks; ++i) parts.push_back(rows(shape, all, shape.chunk(i)));
   const auto matrix = [&](auto view) { return view ? shape.as_rows(view) : view; };
   const TensorView all_rows = handover.all_rows();
+  const Norm* const norm = input_norm();
   const auto make_input = [&](RowChunk chunk) {
-    handover.complete(chunk);
-    enter(parts[static_cast<std::size_t>(chunk.index)]);
+    const Forward& part = parts[static_cast<std::size_t>(chunk.index)];
+    if (norm == nullptr) {
+      handover.complete(chunk);
+    } else if (const InputNorm input{*norm, part.saved.normed_1, part.saved.statistics_1};
+               !handover.complete(chunk, &input)) {
+      norm->forward(part.saved.input, input.normed, input.statistics);
+    }
+    enter(part);
   };
   BranchRun first(context_, attention, matrix(all.attention_input), matrix(all.attention.value), all_rows,
                   attention.gathers ? make_input : Gathering::Fill());
@@ -114,9 +121,9 @@ void ResidualForm::forward(const LayerShape& shape, ConstTensorView x, const Bra
     if (i >= lag) second.run(shape.chunk(i - lag));
   }
   second.run_whole();
-  handover.leave([this, parts = std::move(parts), sums = second.sums()](RowChunk chunk) {
+  handover.leave([this, parts = std::move(parts), sums = second.sums()](RowChunk chunk, const InputNorm* next) {
     sums->wait(chunk.index, context_.stream());
-    leave(parts[static_cast<std::size_t>(chunk.index)]);
+    leave(parts[static_cast<std::size_t>(chunk.index)], next);
   });
   if (!y) handover.finish();
 }
@@ -158,10 +165,11 @@ void ResidualForm::backward(const LayerShape& shape, ConstTensorView dy, const B
     connect_backward(rows(shape, all, chunk));
   });
   const auto last = std::make_shared<parallel::ChunkWorks>(attention.input_part(dx, term_of(dx)));
-  handover.leave([this, shape, all, last](RowChunk chunk) {
+  handover.leave([this, shape, all, last](RowChunk chunk, const InputNorm*) {
     last->wait(chunk.index, context_.stream());
     leave_backward(rows(shape, all, chunk));
   });
+  if (shape.row_chunks == 1) handover.finish();
 }
 
 ResidualForm::Saved ResidualForm::Saved::rows(RowChunk chunk) const {
@@ -224,7 +232,10 @@ ResidualForm::Saved ResidualForm::make_saved(const LayerShape& shape, Arena& are
   return saved;
 }
 
-void ResidualForm::add_term(const Term& term, ConstTensorView stream, TensorView sum) const {
+void ResidualForm::add_term(const Term& term, ConstTensorView stream, TensorView sum, const InputNorm* next) const {
+  if (next != nullptr) {
+    return next->norm.forward_sum(term.value, term.bias, stream, term.dropout, sum, next->normed, next->statistics);
+  }
   context_.backend.elementwise().bias_dropout_add(context_.stream(), term.value, term.bias, stream, term.dropout, sum);
 }
 

@@ -41,12 +41,19 @@ class ResidualForm {
     TensorView bias;
     Dropout dropout;
   };
+  /// The norm of a layer's input, which the layer before may compute with its last sum.
+  struct InputNorm {
+    const Norm& norm;
+    TensorView normed;
+    NormStatistics statistics;
+  };
   /// Memory that the layers of a pass share, forward or backward, and work that each leaves to the next one: a layer's
   /// last sums over the tensor group run beside the first products of the next, which completes its input chunk by
   /// chunk.
   class Handover {
    public:
-    using Rest = std::function<void(RowChunk)>;
+    /// Completes a chunk and, unless it is null, the norm of its rows.
+    using Rest = std::function<void(RowChunk, const InputNorm*)>;
 
     /// Allocates memory in the work space.
     Handover(const parallel::TensorContext& context, const LayerShape& shape);
@@ -58,12 +65,13 @@ class ResidualForm {
     /// The same for the gathered input of one product at a time.
     TensorView input_rows() const { return input_rows_; }
 
-    /// Leaves `rest`, which completes a chunk of a layer's result, to the next layer. A single chunk it completes now.
+    /// Leaves `rest`, which completes a chunk of a layer's result, to the next layer.
     void leave(Rest rest);
     /// Calls `function` when the result is complete.
     void then(std::function<void()> function);
-    /// Completes a chunk of the last result, if any. The chunks follow one another.
-    void complete(RowChunk chunk);
+    /// Completes a chunk of the last result, if any, and a norm of its rows. The chunks follow one another. Returns
+    /// whether there was one.
+    bool complete(RowChunk chunk, const InputNorm* norm = nullptr);
     /// Completes all chunks that are left.
     void finish();
 
@@ -139,17 +147,20 @@ class ResidualForm {
   virtual void prepare(const LayerShape& shape, Forward& f) const = 0;
   virtual bool has_gradient_scratch() const { return false; }
 
-  // The work on some rows, in order of time: before attention, between the branches, after the feed-forward block.
-  virtual void enter(const Forward& f) const = 0;
+  /// Norm of the layer's input, Saved::normed_1; null: none.
+  virtual const Norm* input_norm() const { return nullptr; }
+  // The work on some rows, in order of time: after that norm, between the branches, after the feed-forward block, with
+  // the norm of the next layer or null.
+  virtual void enter(const Forward&) const {}
   virtual void connect(const Forward& f) const = 0;
-  virtual void leave(const Forward& f) const = 0;
+  virtual void leave(const Forward& f, const InputNorm* next) const = 0;
   // The same of backward: before the feed-forward block's, between the branches, after attention's.
   virtual void enter_backward(const Backward& b) const = 0;
   virtual void connect_backward(const Backward& b) const = 0;
   virtual void leave_backward(const Backward& b) const = 0;
 
-  /// sum = stream + dropout(value + b).
-  void add_term(const Term& term, ConstTensorView stream, TensorView sum) const;
+  /// sum = stream + dropout(value + b), and its norm, unless `next` is null.
+  void add_term(const Term& term, ConstTensorView stream, TensorView sum, const InputNorm* next = nullptr) const;
   /// Computes the gradient of a branch's result from that of its sum, and accumulates that of the bias.
   void backward_term(const Term& term, ConstTensorView dsum) const;
   /// normed = norm(value + b); replaces the value by that sum.

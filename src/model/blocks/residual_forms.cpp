@@ -16,15 +16,13 @@ class PreNorm final : public ResidualForm {
     if (f.y) f.feed_forward.value = f.scratch;
   }
 
-  void enter(const Forward& f) const override {
-    norm_1_.forward(f.saved.input, f.saved.normed_1, f.saved.statistics_1);
-  }
+  const Norm* input_norm() const override { return &norm_1_; }
   void connect(const Forward& f) const override {
     norm_2_.forward_sum(f.attention.value, f.attention.bias, f.saved.input, f.attention.dropout, f.saved.middle,
                         f.saved.second, f.saved.statistics_2);
   }
-  void leave(const Forward& f) const override {
-    if (f.y) add_term(f.feed_forward, f.saved.middle, f.y);
+  void leave(const Forward& f, const InputNorm* next) const override {
+    if (f.y) add_term(f.feed_forward, f.saved.middle, f.y, next);
   }
 
   void enter_backward(const Backward& b) const override { backward_term(b.feed_forward, b.dy); }
@@ -62,15 +60,15 @@ class Parallel final : public ResidualForm {
     if (f.y) f.attention.value = f.feed_forward.value = f.scratch;
   }
 
+  const Norm* input_norm() const override { return &norm_1_; }
   void enter(const Forward& f) const override {
-    norm_1_.forward(f.saved.input, f.saved.normed_1, f.saved.statistics_1);
     if (!shared_) norm_2_.forward(f.saved.input, f.saved.second, f.saved.statistics_2);
   }
   void connect(const Forward& f) const override {
     if (f.y) add_term(f.attention, f.saved.input, f.saved.middle);
   }
-  void leave(const Forward& f) const override {
-    if (f.y) add_term(f.feed_forward, f.saved.middle, f.y);
+  void leave(const Forward& f, const InputNorm* next) const override {
+    if (f.y) add_term(f.feed_forward, f.saved.middle, f.y, next);
   }
 
   void enter_backward(const Backward& b) const override { backward_term(b.feed_forward, b.dy); }
@@ -103,12 +101,11 @@ class PostNorm final : public ResidualForm {
       f.y = shape.allocate_residual(context_.workspace);  // backward needs the second sum, which the norm computes
   }
 
-  void enter(const Forward&) const override {}
   void connect(const Forward& f) const override {
     norm_1_.forward_sum(f.attention.value, f.attention.bias, f.saved.input, f.attention.dropout, f.saved.middle,
                         f.saved.normed_1, f.saved.statistics_1);
   }
-  void leave(const Forward& f) const override {
+  void leave(const Forward& f, const InputNorm*) const override {
     norm_2_.forward_sum(f.feed_forward.value, f.feed_forward.bias, f.saved.normed_1, f.feed_forward.dropout,
                         f.saved.second, f.y, f.saved.statistics_2);
   }
@@ -146,12 +143,11 @@ class PostBranchNorm final : public ResidualForm {
     f.feed_forward.value = f.saved.second;
   }
 
-  void enter(const Forward&) const override {}
   void connect(const Forward& f) const override {
     norm_result(f.attention, norm_1_, f.saved.statistics_1, f.scratch);
     add_term({f.scratch, {}, f.attention.dropout}, f.saved.input, f.saved.middle);
   }
-  void leave(const Forward& f) const override {
+  void leave(const Forward& f, const InputNorm*) const override {
     norm_result(f.feed_forward, norm_2_, f.saved.statistics_2, f.scratch);
     if (f.y) add_term({f.scratch, {}, f.feed_forward.dropout}, f.saved.middle, f.y);
   }
@@ -196,17 +192,15 @@ class SandwichNorm final : public ResidualForm {
     f.feed_forward.value = f.saved.result_2;
   }
 
-  void enter(const Forward& f) const override {
-    norm_1_.forward(f.saved.input, f.saved.normed_1, f.saved.statistics_1);
-  }
+  const Norm* input_norm() const override { return &norm_1_; }
   void connect(const Forward& f) const override {
     norm_result(f.attention, out_1_, f.saved.result_statistics_1, f.scratch);
     norm_2_.forward_sum(f.scratch, {}, f.saved.input, f.attention.dropout, f.saved.middle, f.saved.second,
                         f.saved.statistics_2);
   }
-  void leave(const Forward& f) const override {
+  void leave(const Forward& f, const InputNorm* next) const override {
     norm_result(f.feed_forward, out_2_, f.saved.result_statistics_2, f.scratch);
-    if (f.y) add_term({f.scratch, {}, f.feed_forward.dropout}, f.saved.middle, f.y);
+    if (f.y) add_term({f.scratch, {}, f.feed_forward.dropout}, f.saved.middle, f.y, next);
   }
 
   void enter_backward(const Backward& b) const override {

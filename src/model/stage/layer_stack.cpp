@@ -67,6 +67,7 @@ void LayerStack::forward_saving(const Pass& pass, const LayerSpan& span, ConstTe
     const int index = first_of(pass.chunk) + span.first + i;
     saved.layers.push_back(layer(index).make_saved(pass.shape, recomputation_.selected(), arena));
     const TensorView output = i + 1 == span.layers ? y : pass.shape.allocate_residual(arena);
+    if (hooks_.takes_units_in_turn()) handover.finish();
     hooks_.before_forward(unit(index));
     layer(index).forward(pass.shape, x, pass.dropout, saved.layers.back(), handover, output);
     handover.then([this, &pass, index, output] { show(pass, index, output); });
@@ -90,6 +91,7 @@ void LayerStack::forward_only(const Pass& pass, const LayerSpan& span, ConstTens
         layer(index).make_saved(pass.shape, recomputation_.selected(), residual, pass.arena);
     activations_.note_peak();
     const TensorView output = i + 1 == span.layers ? y : streams.next();
+    if (hooks_.takes_units_in_turn()) handover.finish();
     hooks_.before_forward(unit(index));
     layer(index).forward(pass.shape, x, pass.dropout, saved, handover, output);
     handover.then([this, &pass, index, output] { show(pass, index, output); });
