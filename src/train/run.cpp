@@ -184,8 +184,7 @@ class TrainingLoop {
                       .before = trainer_.spikes().moments()};
     const std::string spike = fmt::format(
         "a spike of the loss from iteration {} to {}: not finite, or above the mean {:.5g} of those before by more "
-        "than "
-        "<spike_z_score> {:g} times their standard deviation {:.5g}; the last is {:.5g}",
+        "than <spike_z_score> {:g} times their standard deviation {:.5g}; the last is {:.5g}",
         done.first_high, record.iteration, done.before.mean, options->z_score, done.before.deviation, done.loss);
     const std::int64_t newest = done.first_high - options->distance;
     TRIREME_CHECK(std::ssize(trainer_.spikes().rewinds()) < options->max_rewinds, NumericalError,
