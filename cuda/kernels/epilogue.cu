@@ -75,6 +75,8 @@ void column_sums(Stream& stream, DType dtype, std::int64_t rows, std::int64_t co
   add_chunks(stream, chunks.count, columns, partials, sums);
 }
 
-void add_vector(Stream& stream, std::int64_t n, const float* x, float* y) { add_chunks(stream, 1, n, x, y); }
+void add_rows(Stream& stream, std::int64_t rows, std::int64_t n, const float* x, float* y) {
+  add_chunks(stream, rows, n, x, y);
+}
 
 }  // namespace trireme::cuda

@@ -27,7 +27,7 @@ std::size_t column_sums_bytes(std::int64_t rows, std::int64_t columns);
 void column_sums(Stream& stream, DType dtype, std::int64_t rows, std::int64_t columns, const void* x, void* scratch,
                  float* sums);
 
-/// y += x, [n] fp32.
-void add_vector(Stream& stream, std::int64_t n, const float* x, float* y);
+/// y += the sums of x [rows, n] over rows, in fp32.
+void add_rows(Stream& stream, std::int64_t rows, std::int64_t n, const float* x, float* y);
 
 }  // namespace trireme::cuda

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "cuda/kernels/activation.cuh"
 #include "cuda/kernels/dispatch.cuh"
 #include "cuda/kernels/sums.cuh"
 
@@ -30,6 +31,48 @@ struct SizesOfColumns {
 struct FactorsOfColumns {
   float of[tile];
 };
+struct PartialSumsOfColumns {
+  float of[warps][tile];
+};
+
+/// Fp8Source of GELU: gelu(x), or x gelu'(z) if z is not null.
+template <class T>
+struct Source {
+  Activation form;
+  const T* z;
+};
+
+template <class T, class Function>
+__device__ void replace(PackedVec8<T> (&own)[8], const PackedVec8<T> (&other)[8], const Function& function) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    float value[8], z[8];
+    own[i].unpack(value);
+    other[i].unpack(z);
+    T result[8];
+#pragma unroll
+    for (int c = 0; c < 8; ++c) result[c] = gpu::narrow<T>(function(value[c], z[c]));
+    own[i].pack(result);
+  }
+}
+
+/// Replaces the thread's elements, whose first is at `offset`, by the results of the source. Each form has code of its
+/// own: a branch for every element would keep the elements in memory.
+template <class T>
+__device__ void compute(const Source<T>& source, std::int64_t offset, std::int64_t columns, bool is_inside,
+                        PackedVec8<T> (&own)[8]) {
+  constexpr Activation tanh_form = Activation::gelu_tanh, erf_form = Activation::gelu_erf;
+  PackedVec8<T> other[8];
+  if (source.z == nullptr) {
+    if (source.form == tanh_form) return replace(own, other, [](float x, float) { return activated(tanh_form, x); });
+    return replace(own, other, [](float x, float) { return activated(erf_form, x); });
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) other[i].load(source.z + offset + i * columns, is_inside ? 8 : 0);
+  if (source.form == tanh_form)
+    return replace(own, other, [](float dy, float z) { return dy * activation_slope(tanh_form, z); });
+  replace(own, other, [](float dy, float z) { return dy * activation_slope(erf_form, z); });
+}
 
 /// Transposes four bytes of four words.
 __device__ inline void transpose(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c, std::uint32_t& d) {
@@ -53,12 +96,34 @@ __device__ Codes codes_of(const float (&value)[8], const float (&factor)[8]) {
   return {pair(0) | pair(2) << 16, pair(4) | pair(6) << 16};
 }
 
+/// Sums of the columns of a tile. A warp adds eight rows of each half, and the block its warps in order.
+template <class T>
+__device__ void sum_columns(const PackedVec8<T> (&own)[8], int column_group, std::int64_t rest, float* sums) {
+  float sum[8]{};
+  for (int i = 0; i < 8; ++i) {
+    float value[8];
+    own[i].unpack(value);
+    for (int j = 0; j < 8; ++j) sum[j] += value[j];
+  }
+  auto& of_warps = gpu::shared<PartialSumsOfColumns>();
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int j = 0; j < 8; ++j) {
+    const float both = sum[j] + __shfl_xor_sync(all_lanes, sum[j], groups);
+    if (thread % warp_threads < groups) of_warps.of[thread / warp_threads][8 * column_group + j] = both;
+  }
+  __syncthreads();
+  if (thread >= tile || thread >= rest) return;
+  float total = 0;
+  for (int i = 0; i < warps; ++i) total += of_warps.of[i][thread];
+  sums[thread] = total;
+}
+
 /// To e5m2 if `is_wide`, else to e4m3.
-template <class T, bool is_wide>
+template <class T, bool is_wide, bool has_source>
 __global__ void __launch_bounds__(block_threads)
-    round_operand_kernel(std::int64_t rows, std::int64_t columns, const T* x, Fp8Blocks blocks, const double* amax,
-                         int margin, std::uint8_t* row_codes, float* row_scales, std::uint8_t* column_codes,
-                         float* column_scales, double* seen) {
+    round_operand_kernel(std::int64_t rows, std::int64_t columns, const T* x, Source<T> source, Fp8Blocks blocks,
+                         const double* amax, int margin, Fp8Forms forms, double* seen) {
+  const auto& [row_codes, row_scales, column_codes, column_scales, sums] = forms;
   constexpr Fp8Format format = is_wide ? Fp8Format::e5m2 : Fp8Format::e4m3;
   const std::int64_t row_tiles = (rows + tile - 1) / tile, column_tiles = (columns + tile - 1) / tile;
   const std::int64_t row_tile = blockIdx.x / column_tiles, column_tile = blockIdx.x % column_tiles;
@@ -67,6 +132,11 @@ __global__ void __launch_bounds__(block_threads)
   const bool is_inside = first_row < rows && first_column < columns;
   PackedVec8<T> own[8];
   for (int i = 0; i < 8; ++i) own[i].load(x + (first_row + i) * columns + first_column, is_inside ? 8 : 0);
+  if constexpr (has_source) compute(source, first_row * columns + first_column, columns, is_inside, own);
+  if (sums != nullptr) {
+    const std::int64_t column = column_tile * tile;
+    sum_columns(own, column_group, columns - column, sums + row_tile * columns + column);
+  }
 
   std::uint32_t row_size[8]{}, column_size[8]{}, size = 0;
   if (seen != nullptr || blocks != Fp8Blocks::whole) {
@@ -171,10 +241,12 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-Fp8Forms fp8_forms(std::byte* memory, std::int64_t rows, std::int64_t columns, bool by_blocks) {
+Fp8Forms fp8_forms(std::byte* memory, std::int64_t rows, std::int64_t columns, bool by_blocks, bool has_sums) {
   auto* const codes = reinterpret_cast<std::uint8_t*>(memory);
   const std::int64_t size = fp8_codes_bytes(rows, columns), form = fp8_form_bytes(rows, columns, by_blocks);
-  return {codes, reinterpret_cast<float*>(memory + size), codes + form, reinterpret_cast<float*>(memory + form + size)};
+  std::byte* const sums = has_sums ? memory + fp8_copy_bytes(rows, columns, by_blocks) : nullptr;
+  return {codes, reinterpret_cast<float*>(memory + size), codes + form, reinterpret_cast<float*>(memory + form + size),
+          reinterpret_cast<float*>(sums)};
 }
 
 void round_operand(Stream& stream, DType dtype, std::int64_t rows, std::int64_t columns, const void* x,
@@ -182,16 +254,23 @@ void round_operand(Stream& stream, DType dtype, std::int64_t rows, std::int64_t 
   const std::int64_t tiles = (rows + tile - 1) / tile * ((columns + tile - 1) / tile);
   const double* const amax = operand.amax ? operand.amax.as<double>() : nullptr;
   double* const seen = operand.seen ? operand.seen.as<double>() : nullptr;
-  const auto start = [&]<class T, bool is_wide>() {
-    gpu::launch(stream, {"round_operand", tiles, block_threads}, round_operand_kernel<T, is_wide>, rows, columns,
-                static_cast<const T*>(x), blocks, amax, margin, forms.rows, forms.row_scales, forms.columns,
-                forms.column_scales, seen);
+  const Activation form = operand.source.activation;
+  TRIREME_CHECK(form == Activation::none || form == Activation::gelu_tanh || form == Activation::gelu_erf, ShapeError,
+                "round_operand computes GELU alone, not activation {}", static_cast<int>(form));
+  const auto start = [&]<class T, bool is_wide, bool has_source>() {
+    const Source<T> source{form, operand.source.pre_activation ? operand.source.pre_activation.as<T>() : nullptr};
+    gpu::launch(stream, {"round_operand", tiles, block_threads}, round_operand_kernel<T, is_wide, has_source>, rows,
+                columns, static_cast<const T*>(x), source, blocks, amax, margin, forms, seen);
+  };
+  const auto start_from = [&]<class T, bool is_wide>() {
+    return form == Activation::none ? start.template operator()<T, is_wide, false>()
+                                    : start.template operator()<T, is_wide, true>();
   };
   const bool is_wide = operand.format == Fp8Format::e5m2;
   if (dtype == DType::bf16)
-    return is_wide ? start.template operator()<bf16, true>() : start.template operator()<bf16, false>();
+    return is_wide ? start_from.template operator()<bf16, true>() : start_from.template operator()<bf16, false>();
   TRIREME_CHECK(dtype == DType::fp32, ConfigError, "<fp8_format> does not support {}: use <bf16>", name_of(dtype));
-  return is_wide ? start.template operator()<float, true>() : start.template operator()<float, false>();
+  return is_wide ? start_from.template operator()<float, true>() : start_from.template operator()<float, false>();
 }
 
 }  // namespace trireme::cuda

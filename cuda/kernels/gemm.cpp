@@ -31,6 +31,7 @@ struct Task {
   void* pre_activation = nullptr;  // written by linear, read by linear_backward_input
   const void* dy = nullptr;        // linear_backward_weight
   float* dbias = nullptr;
+  const float* sums = nullptr;  // Fp8Forms::sums of dy, or null
 };
 
 /// The largest power of two, at most 64, that divides all addresses, also those of a batch's later matrices. Arenas and
@@ -95,7 +96,17 @@ class CublasLtGemm final : public GemmKernels {
   void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw, TensorView dbias,
                               ProductSum sum, const std::optional<Fp8Product>& fp8) override {
     Task task = weight_task(dy, x, dw, dbias, sum);
-    run_rounded(stream, task, dy, x, fp8);
+    if (!collected_) return run_rounded(stream, task, dy, x, fp8);
+    RoundedOperands operands = round(cuda_stream(stream), task, dy, x, fp8);
+    collected_->push_back({task, std::move(operands)});
+  }
+
+  void collect_weight_gradients() override { collected_.emplace(); }
+  void run_collected(Stream& stream) override {
+    const std::vector<Collected> all = std::exchange(collected_, std::nullopt).value();
+    std::vector<Task> tasks;
+    for (const Collected& collected : all) tasks.push_back(collected.task);
+    run_beside(cuda_stream(stream), tasks);
   }
 
   void grouped_linear(Stream& stream, std::span<const std::int64_t> rows, ConstTensorView x,
@@ -218,18 +229,37 @@ class CublasLtGemm final : public GemmKernels {
     return task;
   }
 
-  /// Runs the task of the kernel's operands `first` and `second`, rounded to FP8 if there is a rounding.
+  /// Operands in FP8 of a task, if any.
+  struct RoundedOperands {
+    std::optional<OperandInFp8> first, second;
+  };
+  /// A task of linear_backward_weight that waits for run_collected.
+  struct Collected {
+    Task task;
+    RoundedOperands operands;
+  };
+
   void run_rounded(Stream& caller, Task& task, ConstTensorView first, ConstTensorView second,
                    const std::optional<Fp8Product>& fp8) {
-    CudaStream& stream = cuda_stream(caller);
-    if (!fp8) return run(stream, task);
+    const RoundedOperands operands = round(cuda_stream(caller), task, first, second, fp8);
+    run(cuda_stream(caller), task);
+  }
+
+  /// Rounds the kernel's operands `first` and `second` to FP8, if there is a rounding, and gives them to the task.
+  RoundedOperands round(CudaStream& stream, Task& task, ConstTensorView first, ConstTensorView second,
+                        const std::optional<Fp8Product>& fp8) {
+    RoundedOperands operands;
+    if (!fp8) return operands;
     const bool by_blocks = !fp8->first.amax, is_weight = task.kind == KernelKind::weight_gradient;
     const Fp8Blocks vectors = by_blocks ? Fp8Blocks::vectors : Fp8Blocks::whole;
     const Fp8Blocks of_second = by_blocks && !is_weight ? Fp8Blocks::squares : vectors;
     // The gradient of an input sums over the weight's rows.
-    const OperandInFp8 b(stream, *memory_, first, fp8->first, fp8->margin, vectors, is_weight);
-    const OperandInFp8 a(stream, *memory_, second, fp8->second, fp8->margin, of_second,
-                         task.kind != KernelKind::forward);
+    const bool needs_sums = task.dbias != nullptr && fp8->first.makes_sums();
+    const OperandInFp8& b =
+        operands.first.emplace(stream, *memory_, first, fp8->first, fp8->margin, vectors, is_weight, needs_sums);
+    const OperandInFp8& a = operands.second.emplace(stream, *memory_, second, fp8->second, fp8->margin, of_second,
+                                                    task.kind != KernelKind::forward, false);
+    if (needs_sums) task.sums = b.sums();
     task.shape.fp8 = Fp8Types{.a = fp8->second.format,
                               .b = fp8->first.format,
                               .a_blocks = of_second,
@@ -244,22 +274,29 @@ class CublasLtGemm final : public GemmKernels {
     task.operands.a_scales = a.scales();
     task.operands.b = b.codes();
     task.operands.b_scales = b.scales();
-    run(stream, task);
+    return operands;
   }
 
-  /// Runs the task of each group with rows, on several streams between two points of `stream`. Products that must be
-  /// measured run before, on `stream`, with no other beside them.
+  /// Runs the task of each group with rows, beside each other.
   template <class MakeTask>
   void run_groups(Stream& stream, std::span<const std::int64_t> rows, const MakeTask& make_task) {
-    CudaStream& caller = cuda_stream(stream);
     std::vector<Task> tasks;
     for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
-      Task task = make_task(i, first, count);
+      tasks.push_back(make_task(i, first, count));
+    });
+    run_beside(cuda_stream(stream), tasks);
+  }
+
+  /// Runs the tasks on several streams between two points of `caller`. Products that must be measured run before, on
+  /// `caller`, with no other beside them.
+  void run_beside(CudaStream& caller, std::vector<Task>& all) {
+    std::vector<Task> tasks;
+    for (Task& task : all) {
       if (is_measured_first(caller, task))
         run(caller, task);
       else
         tasks.push_back(task);
-    });
+    }
     const std::size_t used = std::min(tasks.size(), group_streams);
     if (used <= 1) {
       for (Task& task : tasks) run(caller, task);
@@ -402,13 +439,15 @@ class CublasLtGemm final : public GemmKernels {
     const Buffer gradient = memory_->allocate_on(stream, static_cast<std::size_t>(task.shape.n) * sizeof(float));
     operands.bias = gradient.data();
     products_.run(stream, task.shape, choice, operands);
-    add_vector(stream, task.shape.n, reinterpret_cast<const float*>(gradient.data()), task.dbias);
+    add_rows(stream, 1, task.shape.n, reinterpret_cast<const float*>(gradient.data()), task.dbias);
   }
 
   void run_epilogue(CudaStream& stream, const Task& task) {
     const ProductShape& shape = task.shape;
     if (task.kind == KernelKind::weight_gradient) {
       if (task.dbias == nullptr) return;
+      if (task.sums != nullptr)
+        return add_rows(stream, (shape.k + fp8_block - 1) / fp8_block, shape.n, task.sums, task.dbias);
       const Buffer scratch = memory_->allocate_on(stream, column_sums_bytes(shape.k, shape.n));
       column_sums(stream, shape.in, shape.k, shape.n, task.dy, scratch.data(), task.dbias);
     } else if (task.kind == KernelKind::input_gradient) {
@@ -475,7 +514,8 @@ class CublasLtGemm final : public GemmKernels {
   AlgorithmCache cache_;
   Products products_;
   std::shared_ptr<Device> device_;
-  std::vector<std::unique_ptr<CudaStream>> streams_;  // those of groups, made when first used
+  std::vector<std::unique_ptr<CudaStream>> streams_;  // those of run_beside, made when first used
+  std::optional<std::vector<Collected>> collected_;   // from collect_weight_gradients to run_collected
   std::map<std::pair<EpilogueForm, ProductShape>, Choice> choices_;
   std::set<std::string> measured_;  // classes measured in this run
   std::int64_t products_since_new_ = 0;

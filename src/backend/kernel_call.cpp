@@ -65,6 +65,8 @@ int KernelCall::launch_count(bool fused) const {
       return all + (fused && product->can_fuse ? 0 : 1);
     case ProductEnd::bias_gradient:
       return all + (fused ? 1 : 2);  // the sum is added to the gradient, or formed in two kernels
+    case ProductEnd::rounded_bias_gradient:
+      return all + 1;
     default:
       return all;
   }

@@ -62,6 +62,9 @@ std::vector<Constant> constants_of(const std::vector<Cluster>& clusters) {
   add("k lost to a tile's pipeline", same("256"),
       "TileLang's products 8192 x 8192 x k on an H800: 386, 520, 628, 705, 736, 758, 766 TFLOP/s at k 256, 512 ... "
       "16384; within 2 %");
+  add("last wave of products beside others", same("free"),
+      "assumed: blocks of the next one, on its own stream, take the multiprocessors; that of a layer's first gradient "
+      "of a weight is counted");
   add(
       "GELU inside products", [](const Cluster& cluster) { return cluster.device.fuses_gelu ? "yes" : "no"; },
       "llm.c: fused on Hopper (pull request 591), slower than a separate kernel before it (338)");

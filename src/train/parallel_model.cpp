@@ -132,7 +132,7 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
               execution.parallel.async_tensor_all_reduce, if_several(communicators.context),
               if_several(communicators.expert), execution.parallel.exchange_tokens, execution.parallel.expert_load,
               grid.expert_splits(), execution.parallel.overlap_shared_expert, execution.parallel.pad_experts,
-              row_chunks_of(execution.parallel, shard_.tensor_size), fp8_.get()},
+              row_chunks_of(execution.parallel, shard_.tensor_size), /*collects_weight_gradients=*/false, fp8_.get()},
              parameters_, config, shard_, vocabulary_, sequence_shard_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, data_parallel_),
       recorded_(recorded(backend, stage_, parameters_.sums(), execution)),

@@ -89,7 +89,8 @@ StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Com
       stage_({backend, tensor_group, workspace_, shard_.sequence_parallel, execution.parallel.async_tensor_all_reduce,
               if_several(context_group), if_several(expert_group), execution.parallel.exchange_tokens,
               execution.parallel.expert_load, grid.expert_splits(), execution.parallel.overlap_shared_expert,
-              execution.parallel.pad_experts, row_chunks_of(execution.parallel, grid.tensor_size()), fp8_.get()},
+              execution.parallel.pad_experts, row_chunks_of(execution.parallel, grid.tensor_size()),
+              /*collects_weight_gradients=*/false, fp8_.get()},
              parameters_, config, shard_, vocabulary_, sequence_, execution.micro_batch_size, execution.dtype,
              execution.recomputation, execution.cross_entropy_chunks, no_hooks) {
   stage_.begin({unseen_micro_batch(training_fields(config, execution, grid.tensor_size()), sequence_.rows,

@@ -432,6 +432,40 @@ TEST_P(Gemm, OperandsAreRoundedToFp8) {
   }
 }
 
+// The bits are those of the activation's own kernel, whose result is the operand.
+TEST_P(Gemm, OperandsInFp8MayBeResultsOfAnActivation) {
+  if (dtype() == DType::fp16 || !b().supports(Capability::fp8)) GTEST_SKIP() << "no products in FP8 of this type";
+  const Extents e{144, 272, 160};
+  const Tensor amax = make_tensor(b(), DType::fp64, {1}, {0.4}), seen = make_tensor(b(), DType::fp64, {1}, {0});
+  const Tensor activated(b(), dtype(), {e.n, e.in}), slopes = random_tensor(b(), dtype(), {e.n, e.out}, 9);
+  const Tensor gradient(b(), dtype(), {e.n, e.out});
+  b().elementwise().activate(stream(), Activation::gelu_tanh, x(e), activated);
+  b().elementwise().activate_backward(stream(), Activation::gelu_erf, dy(e), slopes, gradient);
+  for (const bool by_blocks : {false, true}) {
+    Fp8Operand plain{.seen = seen};
+    if (!by_blocks) plain.amax = amax;
+    Fp8Operand input = plain, wide = plain;
+    input.source = {Activation::gelu_tanh};
+    wide.source = {Activation::gelu_erf, slopes};
+    const auto results = [&](ConstTensorView x, ConstTensorView dy, const Fp8Operand& of_x, const Fp8Operand& of_dy) {
+      const Tensor y(b(), dtype(), {e.n, e.out}), dx(b(), dtype(), {e.n, e.in});
+      const Tensor dw(b(), accumulation(), {e.out, e.in});
+      const Tensor dbias = make_tensor(b(), accumulation(), {e.out}, std::vector<double>(e.out, 1.0));
+      b().elementwise().fill(stream(), 0, seen);
+      b().gemm().linear(stream(), x, w(e), {}, Activation::none, {}, y, Fp8Product{of_x, plain});
+      b().gemm().linear_backward_input(stream(), dy, w(e), Activation::none, {}, dx, Fp8Product{of_dy, plain});
+      b().gemm().linear_backward_weight(stream(), dy, x, dw, dbias, ProductSum::overwrite, Fp8Product{of_dy, of_x});
+      std::vector<double> all;
+      for (const Tensor* tensor : {&y, &dx, &dw, &dbias, &seen}) {
+        const std::vector<double> values = values_of(b(), *tensor);
+        all.insert(all.end(), values.begin(), values.end());
+      }
+      return all;
+    };
+    EXPECT_EQ(results(x(e), dy(e), input, wide), results(activated, gradient, plain, plain));
+  }
+}
+
 TEST_P(Gemm, MeasuresNumbersThatAreNotFiniteAsInfinite) {
   if (dtype() == DType::fp16 || !b().supports(Capability::fp8)) GTEST_SKIP() << "no products in FP8 of this type";
   const Tensor bad = make_tensor(b(), dtype(), {2, 2}, {1, std::nan(""), 2, 3});

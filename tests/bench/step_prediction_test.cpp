@@ -98,7 +98,8 @@ TEST(StepPrediction, StepOf1200MillionParametersLiesBetweenTheFloorAndCommonKern
   EXPECT_THAT(p.ms(), AllOf(Ge(103), Le(140)));
 }
 
-// An input is rounded in each direction, a gradient of outputs once for both of its products, a weight once an update.
+// An input is rounded in each direction, that of the second feed-forward product once with its activation, a gradient
+// of outputs once for both of its products, a weight once an update.
 TEST(StepPrediction, OperandsInFp8AreRoundedAsOftenAsTheyChange) {
   const StepCase c{.model = "gpt2-124m", .b = 1, .micro_batches = 2, .fp8 = true};
   int rounded = 0, products = 0;
@@ -107,9 +108,22 @@ TEST(StepPrediction, OperandsInFp8AreRoundedAsOftenAsTheyChange) {
     ++products;
     rounded += call.product->rounded;
   }
-  const int weights = 4 * config_of(c).layers;
-  EXPECT_EQ(products, 2 * 3 * weights);
-  EXPECT_EQ(rounded, (1 + 2 * 3) * weights);
+  const int layers = config_of(c).layers;
+  EXPECT_EQ(products, 2 * 3 * 4 * layers);
+  EXPECT_EQ(rounded, (4 + 2 * (3 * 4 - 1)) * layers);
+}
+
+TEST(StepPrediction, GradientsOfALayersWeightsRunBesideEachOther) {
+  const StepCase c{.model = "gpt2-124m", .b = 1};
+  int gradients = 0, beside = 0;
+  for (const KernelCall& call : rehearse(c)) {
+    if (call.kind != KernelKind::weight_gradient) continue;
+    ++gradients;
+    beside += call.product->beside ? 1 : 0;
+  }
+  const int layers = config_of(c).layers;
+  EXPECT_EQ(gradients, 4 * layers);
+  EXPECT_EQ(beside, 3 * layers);
 }
 
 // A step of Llama 2 7B reads 2 bytes of each parameter but the table of tokens. Its launches do not grow with the
@@ -132,6 +146,16 @@ TEST(CostModel, LargeProductsRunAtTheRateReachedThere) {
     const double fp8_ms = product_time(each, {.m = 8192, .n = 8192, .k = 8192, .fp8 = true}).ms;
     EXPECT_NEAR(2 * 8192.0 * 8192.0 * 8192.0 / fp8_ms * 1e-9, each.fp8_tflops, 0.1) << each.name;
   }
+}
+
+TEST(CostModel, AProductBesideOthersLeavesThemItsLastWave) {
+  KernelCall call{.kind = KernelKind::weight_gradient, .product = ProductCall{.m = 4608, .n = 1536, .k = 8192}};
+  const Cost alone = cost_of(gpu("H200"), call);
+  call.product->beside = true;
+  const Cost shared = cost_of(gpu("H200"), call);
+  EXPECT_GT(alone.idle, 0);
+  EXPECT_DOUBLE_EQ(shared.main, alone.main - alone.idle);
+  EXPECT_EQ(shared.idle, 0);
 }
 
 TEST(CostModel, PartialWaveCostsAFullWave) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/cublaslt/product.hpp"
+#include "cuda/kernels/epilogue.hpp"
 #include "cuda/kernels/gemm.hpp"
 #include "tests/cuda/gpu.hpp"
 #include "tests/support/message_of.hpp"
@@ -112,6 +113,42 @@ TEST_P(GpuFp8, ProductsMatchTheCpu) {
     }
     EXPECT_EQ(w.copy.made, has_copies);
   }
+}
+
+// The bits are those of the activation's own kernel, except for the order in which the bias' gradient is summed.
+TEST_P(GpuFp8, OperandsMayBeResultsOfAnActivation) {
+  const auto& [dtype, by_blocks, has_copies, n, in, out] = GetParam();
+  amax_ = upload(make_tensor(*cpu_, DType::fp64, {1}, {0.4}));
+  Both z = both({n, in}, 1), w = both({out, in}, 2), dy = both({n, out}, 3), slopes = both({n, out}, 4);
+  Both activated = both({n, in}, 5), gradient = both({n, out}, 6);
+  cuda::bias_activation(*stream_, dtype, n, in, nullptr, Activation::gelu_tanh, z.device.view().data(), false,
+                        activated.device.view().data());
+  cuda::copy(*stream_, dy.device, gradient.device);
+  cuda::activation_backward(*stream_, dtype, n * out, Activation::gelu_tanh, slopes.device.view().data(),
+                            gradient.device.view().data());
+  if (has_copies) {  // room for sums
+    dy.copied = Tensor(*memory_, DType::uint8, {fp8_copy_bytes(n, out, by_blocks) + fp8_sums_bytes(n, out)});
+    dy.copy = {.memory = dy.copied, .has_sums = true};
+  }
+  const auto results = [&](Both& x, Both& of_outputs, bool from_sources) {
+    const Tensor y = poisoned(dtype, {n, out}), dx = poisoned(dtype, {n, in});
+    const Tensor dw = poisoned(DType::fp32, {out, in}),
+                 dbias = upload(make_tensor(*cpu_, DType::fp32, {out}, std::vector<double>(out, 1.0)));
+    Fp8Product forward = rounding(x, Fp8Format::e4m3, w, true),
+               backward = rounding(of_outputs, Fp8Format::e5m2, w, true);
+    Fp8Product weight = rounding(of_outputs, Fp8Format::e5m2, x, true);
+    if (from_sources) {
+      forward.first.source = weight.second.source = {Activation::gelu_tanh};
+      backward.first.source = weight.first.source = {Activation::gelu_tanh, slopes.device};
+    }
+    gemm_->linear(*stream_, x.device, w.device, {}, Activation::none, {}, y, forward);
+    gemm_->linear_backward_input(*stream_, of_outputs.device, w.device, Activation::none, {}, dx, backward);
+    gemm_->linear_backward_weight(*stream_, of_outputs.device, x.device, dw, dbias, ProductSum::overwrite, weight);
+    return std::vector{values(y), values(dx), values(dw), values(dbias)};
+  };
+  const auto fused = results(z, dy, true), apart = results(activated, gradient, false);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(fused[i], apart[i]) << i;
+  expect_close(fused[3], apart[3], tolerance(DType::fp32, Operation::sum), "dbias");
 }
 
 TEST_P(GpuFp8, ExtentsAreMultiplesOf16) {

@@ -130,6 +130,34 @@ TEST_F(CudaGemm, GroupedProductsRunBesideOneAnotherOnceTheyAreMeasured) {
   }
 }
 
+TEST_F(CudaGemm, CollectedGradientsOfWeightsRunBesideOneAnotherOnceTheyAreMeasured) {
+  const Tensor dy = random_tensor(*cpu_, DType::bf16, {40, 24}, 1), x = random_tensor(*cpu_, DType::bf16, {40, 16}, 2);
+  const Tensor expected = poisoned_tensor(*cpu_, DType::fp32, {24, 16});
+  const auto gemm = make(about_equal);
+  for (const bool is_measured : {false, true}) {
+    measured_ = {};
+    std::vector<Tensor> dw;
+    fake_cuda::start_trace();
+    gemm->collect_weight_gradients();
+    const int products = fake_cublaslt::products();
+    for (int i = 0; i < 3; ++i) {
+      dw.push_back(poisoned_tensor(*cpu_, DType::fp32, {24, 16}));
+      gemm->linear_backward_weight(stream_, dy, x, dw.back(), {}, ProductSum::overwrite);
+    }
+    EXPECT_EQ(fake_cublaslt::products(), products);
+    gemm->run_collected(stream_);
+    const std::unique_ptr<Event> end = stream_.record();
+    const fake_cuda::Timeline timeline = fake_cuda::simulate(fake_cuda::take_trace());
+    gemm->linear_backward_weight(stream_, dy, x, expected, {}, ProductSum::overwrite);
+    stream_.synchronize();
+    for (const Tensor& each : dw) EXPECT_EQ(values_of(*cpu_, each), values_of(*cpu_, expected));
+    EXPECT_EQ(measured_.products.empty(), is_measured);
+    if (!is_measured) continue;
+    ASSERT_EQ(timeline.size(), 3u);
+    for (const auto& each : timeline) EXPECT_EQ(each.begin_us, timeline[0].begin_us);
+  }
+}
+
 TEST_F(CudaGemm, TwentyLengthsTakeTwoMeasurementsInEitherOrderAndOneWriteOfTheFile) {
   const auto deterministic = make(about_equal, {.deterministic = true, .cache_file = ""});
   for (const bool rising : {true, false}) {

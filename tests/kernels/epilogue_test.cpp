@@ -75,7 +75,7 @@ TEST_P(Epilogue, AddsUpColumns) {
     cuda::column_sums(stream_, GetParam(), rows, columns, x.view().data(), scratch.data(), sums.view().as<float>());
     expect_close(values_of(b_, sums), expected, tolerance(DType::fp32, Operation::sum),
                  fmt::format("{} x {}", rows, columns));
-    cuda::add_vector(stream_, columns, sums.view().as<float>(), sums.view().as<float>());
+    cuda::add_rows(stream_, 1, columns, sums.view().as<float>(), sums.view().as<float>());
     for (double& value : expected) value *= 2;
     expect_close(values_of(b_, sums), expected, tolerance(DType::fp32, Operation::sum), "twice");
   }

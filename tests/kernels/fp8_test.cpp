@@ -10,6 +10,7 @@
 
 #include "tests/support/random_tensor.hpp"
 #include "tests/support/test_backend.hpp"
+#include "tests/support/tolerance.hpp"
 
 namespace trireme {
 namespace {
@@ -25,6 +26,8 @@ struct Case {
   DType dtype;
   Fp8Format format;
   bool makes_rows, makes_columns;
+  Activation activation = Activation::none;  // source
+  bool is_gradient = false;
 };
 
 /// A form in which [columns / 128, rows] blocks, or squares, have scales.
@@ -62,37 +65,49 @@ Form form_of(const std::vector<float>& x, std::int64_t rows, std::int64_t column
 class RoundedOperands : public testing::Test {
  protected:
   void expect_rounded(const Case& c) {
-    SCOPED_TRACE(fmt::format("{} x {}, blocks {}, {}, format {}, {} {}", c.rows, c.columns, static_cast<int>(c.blocks),
-                             name_of(c.dtype), static_cast<int>(c.format), c.makes_rows, c.makes_columns));
+    SCOPED_TRACE(fmt::format("{} x {}, blocks {}, {}, format {}, {} {}, activation {} {}", c.rows, c.columns,
+                             static_cast<int>(c.blocks), name_of(c.dtype), static_cast<int>(c.format), c.makes_rows,
+                             c.makes_columns, static_cast<int>(c.activation), c.is_gradient));
     std::vector<double> values = values_of(b_, random_tensor(b_, DType::fp32, {c.rows, c.columns}, 7, -3, 3));
     // Magnitudes of all sizes, some below the formats' normal ones.
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i], -static_cast<int>(i * i % 23));
     values[3] = -0.0;
     const Tensor x = make_tensor(b_, c.dtype, {c.rows, c.columns}, values);
-    values = values_of(b_, x);
+    // A source gives the bits of a kernel of its own.
+    Tensor z, result(b_, c.dtype, x.view().shape());
+    if (c.is_gradient) {
+      z = random_tensor(b_, c.dtype, x.view().shape(), 8, -3, 3);
+      b_.elementwise().activate_backward(b_.compute_stream(), c.activation, x, z, result);
+    } else {
+      b_.elementwise().activate(b_.compute_stream(), c.activation, x, result);
+    }
+    values = values_of(b_, result);
     const std::vector<float> given(values.begin(), values.end());
     std::vector<float> turned(given.size());
     for (std::int64_t i = 0; i < c.rows; ++i) {
       for (std::int64_t j = 0; j < c.columns; ++j) turned[j * c.rows + i] = given[i * c.columns + j];
     }
 
-    const bool by_blocks = c.blocks != Fp8Blocks::whole;
+    const bool by_blocks = c.blocks != Fp8Blocks::whole, has_sums = c.is_gradient;
     const float amax = 1.3f;  // larger numbers saturate
     const Tensor limit = make_tensor(b_, DType::fp64, {1}, {amax}), seen = make_tensor(b_, DType::fp64, {1}, {0.25});
     // Words of -1: all bytes are 0xff.
-    const std::int64_t words = fp8_copy_bytes(c.rows, c.columns, by_blocks) / 4;
+    const std::int64_t words = (fp8_copy_bytes(c.rows, c.columns, by_blocks) + fp8_sums_bytes(c.rows, c.columns)) / 4;
     std::vector<std::int32_t> bytes(static_cast<std::size_t>(words), -1);
     const Tensor memory = make_tensor(b_, {words}, bytes);
-    cuda::Fp8Forms forms = cuda::fp8_forms(memory.view().data(), c.rows, c.columns, by_blocks);
+    cuda::Fp8Forms forms = cuda::fp8_forms(memory.view().data(), c.rows, c.columns, by_blocks, has_sums);
     if (!c.makes_rows) forms.rows = nullptr;
     if (!c.makes_columns) forms.columns = nullptr;
     cuda::round_operand(b_.compute_stream(), c.dtype, c.rows, c.columns, x.view().data(),
-                        {.format = c.format, .amax = by_blocks ? TensorView() : limit.view(), .seen = seen}, margin,
-                        c.blocks, forms);
+                        {.format = c.format,
+                         .amax = by_blocks ? TensorView() : limit.view(),
+                         .seen = seen,
+                         .source = {c.activation, z}},
+                        margin, c.blocks, forms);
     b_.copy_to_host(b_.compute_stream(), memory, TensorView(bytes.data(), Shape{words}));
     b_.compute_stream().synchronize();
     const cuda::Fp8Forms all =
-        cuda::fp8_forms(reinterpret_cast<std::byte*>(bytes.data()), c.rows, c.columns, by_blocks);
+        cuda::fp8_forms(reinterpret_cast<std::byte*>(bytes.data()), c.rows, c.columns, by_blocks, true);
 
     const auto expect_form = [&](const std::uint8_t* codes, const float* scales, const Form& form, const char* name) {
       ASSERT_EQ(std::vector<std::uint8_t>(codes, codes + form.codes.size()), form.codes) << name;
@@ -107,6 +122,16 @@ class RoundedOperands : public testing::Test {
       expect_form(all.columns, all.column_scales, form_of(turned, c.columns, c.rows, c, amax), "columns");
     } else {
       EXPECT_EQ(*all.columns, 0xff);
+    }
+    std::vector<double> expected(static_cast<std::size_t>((c.rows + 127) / 128 * c.columns));
+    for (std::int64_t i = 0; i < c.rows; ++i) {
+      for (std::int64_t j = 0; j < c.columns; ++j) expected[i / 128 * c.columns + j] += values[i * c.columns + j];
+    }
+    if (has_sums) {
+      expect_close(std::vector<double>(all.sums, all.sums + expected.size()), expected,
+                   tolerance(DType::fp32, Operation::sum), "sums");
+    } else {
+      EXPECT_TRUE(std::isnan(*all.sums));
     }
     double largest = 0.25;
     for (const double value : values) largest = std::max(largest, std::abs(value));
@@ -126,6 +151,16 @@ TEST_F(RoundedOperands, AreThoseOfTheDefinition) {
   }
 }
 
+TEST_F(RoundedOperands, AreThoseOfTheirSources) {
+  const Activation tanh_form = Activation::gelu_tanh, erf_form = Activation::gelu_erf;
+  const Fp8Blocks whole = Fp8Blocks::whole, vectors = Fp8Blocks::vectors;
+  expect_rounded({144, 272, whole, DType::bf16, Fp8Format::e4m3, true, true, tanh_form});
+  expect_rounded({144, 272, whole, DType::bf16, Fp8Format::e5m2, true, true, tanh_form, true});
+  expect_rounded({272, 144, vectors, DType::bf16, Fp8Format::e4m3, true, true, erf_form, true});
+  expect_rounded({48, 128, vectors, DType::fp32, Fp8Format::e4m3, true, false, erf_form});
+  expect_rounded({144, 48, whole, DType::fp32, Fp8Format::e5m2, false, true, tanh_form, true});
+}
+
 TEST_F(RoundedOperands, MeasureNumbersThatAreNotFiniteAsInfinite) {
   std::vector<double> values(256, 1.0);
   values[77] = std::nan("");
@@ -133,7 +168,7 @@ TEST_F(RoundedOperands, MeasureNumbersThatAreNotFiniteAsInfinite) {
   const Tensor limit = make_tensor(b_, DType::fp64, {1}, {1}), seen = make_tensor(b_, DType::fp64, {1}, {0});
   const Tensor memory(b_, DType::uint8, {fp8_copy_bytes(16, 16, false)});
   cuda::round_operand(b_.compute_stream(), DType::bf16, 16, 16, x.view().data(), {.amax = limit, .seen = seen}, margin,
-                      Fp8Blocks::whole, cuda::fp8_forms(memory.view().data(), 16, 16, false));
+                      Fp8Blocks::whole, cuda::fp8_forms(memory.view().data(), 16, 16, false, false));
   EXPECT_TRUE(std::isinf(values_of(b_, seen).front()));
 }
 

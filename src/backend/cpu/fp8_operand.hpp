@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "src/backend/cpu/activation.hpp"
 #include "src/backend/cpu/scratch.hpp"
 #include "src/backend/kernels/fp8.hpp"
 #include "src/backend/kernels/kernel_call.hpp"
@@ -20,27 +21,55 @@ struct Fp8Blocks {
 };
 constexpr Fp8Blocks fp8_along_rows{1, fp8_block}, fp8_along_columns{fp8_block, 1}, fp8_squares{fp8_block, fp8_block};
 
-/// An operand of a product: a tensor or, for its lifetime, a copy of it rounded to FP8 and back. Numbers of FP8 times a
-/// power of two are exact in every training type but fp16.
+/// An operand of a product: a tensor or, for its lifetime, a copy of it or of its source's result, rounded to FP8 and
+/// back. Numbers of FP8 times a power of two are exact in every training type but fp16.
 class ProductOperand {
  public:
   ProductOperand(ThreadPool& pool, ScratchPool& scratch, ConstTensorView x, const Fp8Operand* fp8, int margin,
                  Fp8Blocks blocks)
-      : memory_(scratch, fp8 == nullptr ? 0 : x.size_bytes()), view_(x) {
+      : given_memory_(scratch, fp8 == nullptr || fp8->source.activation == Activation::none ? 0 : x.size_bytes()),
+        memory_(scratch, fp8 == nullptr ? 0 : x.size_bytes()),
+        given_(x),
+        view_(x) {
     if (fp8 == nullptr || x.numel() == 0) return;
     TRIREME_CHECK(x.dtype() != DType::fp16, ConfigError, "<fp8_format> does not support fp16: use <bf16>");
     dispatch_float(x.dtype(), [&]<class T>() {
+      if (fp8->source.activation != Activation::none) {
+        T* const given = given_memory_.take<T>(x.numel());
+        compute(pool, x.as<T>(), x.numel(), fp8->source, given);
+        given_ = ConstTensorView(reinterpret_cast<const std::byte*>(given), x.dtype(), x.shape());
+      }
       T* const rounded = memory_.take<T>(x.numel());
-      round<T>(pool, scratch, x, *fp8, margin, fp8->amax ? Fp8Blocks{band_rows, fp8_block} : blocks, rounded);
+      round<T>(pool, scratch, given_, *fp8, margin, fp8->amax ? Fp8Blocks{band_rows, fp8_block} : blocks, rounded);
       view_ = ConstTensorView(reinterpret_cast<const std::byte*>(rounded), x.dtype(), x.shape());
     });
   }
 
   const ConstTensorView& view() const { return view_; }
+  /// The tensor before it is rounded to FP8.
+  const ConstTensorView& given() const { return given_; }
 
  private:
   /// Rows per task, if all have one scale.
   static constexpr std::int64_t band_rows = 16;
+
+  template <class T>
+  static void compute(ThreadPool& pool, const T* x, std::int64_t numel, const Fp8Source& source, T* given) {
+    using A = Accumulation<T>;
+    const T* z = source.pre_activation ? source.pre_activation.as<T>() : nullptr;
+    constexpr std::int64_t piece = 4096;
+    dispatch_activation(source.activation, [&]<Activation kind>() {
+      pool.parallel_for((numel + piece - 1) / piece, [&](std::int64_t task) {
+        const std::int64_t end = std::min(numel, (task + 1) * piece);
+#pragma omp simd
+        for (std::int64_t i = task * piece; i < end; ++i) {
+          const A value = static_cast<A>(x[i]);
+          given[i] = static_cast<T>(z == nullptr ? activate<kind>(value)
+                                                 : value * activation_derivative<kind>(static_cast<A>(z[i])));
+        }
+      });
+    });
+  }
 
   template <class T>
   static void round(ThreadPool& pool, ScratchPool& scratch, ConstTensorView x, const Fp8Operand& fp8, int margin,
@@ -99,8 +128,8 @@ class ProductOperand {
     }
   }
 
-  ScratchPool::Lease memory_;
-  ConstTensorView view_;
+  ScratchPool::Lease given_memory_, memory_;
+  ConstTensorView given_, view_;
 };
 
 }  // namespace trireme::cpu

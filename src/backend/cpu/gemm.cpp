@@ -93,7 +93,7 @@ class CpuGemm final : public GemmKernels {
       const TermGroup<A> all{0, n, dw.as<A>(), sum};
       accumulate_products<T>({output.view().as<T>(), out, true}, {input.view().as<T>(), in, false}, out, in, {&all, 1});
       if (!dbias) return;
-      const T* gradient = dy.as<T>();
+      const T* gradient = output.given().as<T>();
       sum_columns(pool_, scratch_, n, out, dbias.as<A>(), [&](std::int64_t begin, std::int64_t end, A* partial) {
         ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(out) * sizeof(A));
         A* buffer = lease.take<A>(out);
@@ -105,6 +105,8 @@ class CpuGemm final : public GemmKernels {
       });
     });
   }
+
+  void run_collected(Stream&) override {}  // each ran at once
 
   void grouped_linear(Stream&, std::span<const std::int64_t> rows, ConstTensorView x, std::span<const TensorView> w,
                       TensorView y) override {

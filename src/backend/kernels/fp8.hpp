@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "src/backend/kernels/activation.hpp"
 #include "src/tensor/tensor_view.hpp"
 
 namespace trireme {
@@ -82,8 +83,11 @@ constexpr std::int64_t fp8_block = 128;
 /// An operand [rows, columns] in FP8, as it lies in memory and transposed, with the scales of both: several products
 /// round it once. For backends with Capability::fp8_copies.
 struct Fp8Copy {
-  TensorView memory = {};  ///< uint8 [fp8_copy_bytes], aligned to 64 bytes; empty: every product rounds the operand
-  bool made = false;       ///< set by the first product that has it
+  /// uint8 [fp8_copy_bytes], and of sums fp8_sums_bytes more, aligned to 64 bytes; empty: every product rounds the
+  /// operand.
+  TensorView memory = {};
+  bool made = false;      ///< set by the first product that has it
+  bool has_sums = false;  ///< keeps partial sums of the columns, for the gradient of a bias
 };
 
 /// Bytes of the parts of an operand in FP8, each of whole lines: numbers, and scales along the columns.
@@ -103,6 +107,17 @@ constexpr std::int64_t fp8_form_bytes(std::int64_t rows, std::int64_t columns, b
 constexpr std::int64_t fp8_copy_bytes(std::int64_t rows, std::int64_t columns, bool by_blocks) {
   return fp8_form_bytes(rows, columns, by_blocks) + fp8_form_bytes(columns, rows, by_blocks);
 }
+/// Bytes of the partial sums of an operand's columns, fp32 [rows / fp8_block, columns].
+constexpr std::int64_t fp8_sums_bytes(std::int64_t rows, std::int64_t columns) {
+  return ((rows + fp8_block - 1) / fp8_block * columns * 4 + 63) / 64 * 64;
+}
+
+/// An elementwise function that is computed where an operand x is rounded, and before that rounded to the type of x:
+/// activation(x), or x activation'(pre_activation), the gradient before an activation whose result has the gradient x.
+struct Fp8Source {
+  Activation activation = Activation::none;  ///< none: x itself
+  ConstTensorView pre_activation = {};       ///< like x; empty: the first function
+};
 
 /// Rounding of an operand of a product to FP8: q(x 2^e) / 2^e, where q is round_to_fp8. Multiplying by a power of two
 /// is exact, so that e matters only for numbers that are too large, or below the format's normal ones.
@@ -115,6 +130,10 @@ struct Fp8Operand {
   TensorView seen =
       {};  ///< [1] fp64: becomes max(seen, magnitudes of the operand, NaN = infinity); empty: not measured
   Fp8Copy* copy = nullptr;  ///< read if it is made, else made; null: not kept
+  Fp8Source source = {};    ///< function of x; `amax` and `seen` are those of its result
+
+  /// Returns whether the kernel that rounds also sums the columns, for a gradient's bias.
+  bool makes_sums() const { return copy == nullptr || copy->has_sums; }
 };
 
 /// Rounding of both operands of a product, in the order of its arguments. The product of the rounded operands is summed

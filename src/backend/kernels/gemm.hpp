@@ -8,10 +8,6 @@
 
 namespace trireme {
 
-/// GELU in its two forms, gelu_tanh: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), gelu_erf: 0.5 x (1 + erf(x / sqrt
-/// 2)); tanh(x); squared_relu: max(x, 0)^2 (So et al. 2021, arXiv:2109.08668); and silu: x / (1 + exp(-x)).
-enum class Activation { none, gelu_tanh, gelu_erf, tanh, squared_relu, silu };
-
 /// How the epilogue of a product is computed: its bias, activation or bias gradient.
 enum class EpilogueForm {
   chosen,   ///< the one that the backend chooses
@@ -44,8 +40,8 @@ void for_each_group(std::span<const std::int64_t> rows, const Function& function
 
 /// Products of linear layers. Weights are [out, in], row-major. T is the training type, A its accumulation type
 /// (fp64 for fp64, else fp32). Sums are accumulated in A. Stream-ordered; the same inputs give the same bits.
-/// Outputs may not overlap inputs. With `fp8` the operands of a product are rounded; a bias, its gradient and an
-/// activation are computed as without.
+/// Outputs may not overlap inputs. With `fp8` the operands of a product are rounded, and with a source computed first;
+/// a bias, its gradient and an activation are computed as without.
 class GemmKernels : public KernelFamily<GemmKernels> {
  public:
   using KernelFamily::KernelFamily;
@@ -106,7 +102,7 @@ class GemmKernels : public KernelFamily<GemmKernels> {
   virtual void linear_backward_weight(Stream& stream, ConstTensorView dy, ConstTensorView x, TensorView dw,
                                       TensorView dbias, ProductSum sum = ProductSum::add,
                                       const std::optional<Fp8Product>& fp8 = {}) {
-    const Operands operands(dy, x, fp8);
+    const Operands operands(dy, x, fp8, dbias);
     const ProductCall product{.m = dy.shape().back(),
                               .n = x.shape().back(),
                               .k = rows_of(dy.shape()),
@@ -114,16 +110,32 @@ class GemmKernels : public KernelFamily<GemmKernels> {
                               .fp8 = fp8.has_value(),
                               .rounded = operands.rounded,
                               .rounded_bytes = operands.rounded_bytes,
-                              .end = dbias ? ProductEnd::bias_gradient : ProductEnd::none,
-                              .end_bytes = bytes_of({dy}),
+                              .beside = collects_ && collected_ > 0,
+                              .end = operands.sums_bytes > 0 ? ProductEnd::rounded_bias_gradient
+                                     : dbias                 ? ProductEnd::bias_gradient
+                                                             : ProductEnd::none,
+                              .end_bytes = operands.sums_bytes > 0 ? operands.sums_bytes : bytes_of({dy}),
                               .result = dw};
     KernelExtents extents = sums_of(dy, {dbias});
     extents.weight_gradient = dw.numel();
     extents.fp8_bytes = operands.scratch_bytes;
+    if (collects_) {
+      extents.groups = ++collected_;
+      extents.fp8_bytes = collected_scratch_bytes_ += operands.scratch_bytes;
+    }
     pass_on(&GemmKernels::linear_backward_weight, stream,
             {.kind = KernelKind::weight_gradient, .product = product, .extents = extents}, dy, x, dw, dbias, sum, fp8);
     note_copies(fp8);
   }
+
+  /// From here to `run_collected` the products of linear_backward_weight may wait for it, which runs them beside each
+  /// other: small ones share the device. Operands, copies and results stay as they are. The bits are the same. A
+  /// backend may run each at once, and an observed one does.
+  virtual void collect_weight_gradients() {
+    collects_ = true;
+    collected_ = collected_scratch_bytes_ = 0;
+  }
+  virtual void run_collected(Stream&) { collects_ = false; }
 
   /// Products of consecutive groups of rows, as of experts: group i has the next rows[i] of R rows, which may be none,
   /// and a weight of its own. Each result has the bits of its product alone. An observer is shown the products one by
@@ -184,26 +196,36 @@ class GemmKernels : public KernelFamily<GemmKernels> {
  private:
   /// Costs of a product's operands.
   struct Operands {
-    Operands(ConstTensorView a, ConstTensorView b, const std::optional<Fp8Product>& fp8) {
+    /// `sums`: those of a over rows, if any; the kernel that rounds a makes them.
+    Operands(ConstTensorView a, ConstTensorView b, const std::optional<Fp8Product>& fp8, ConstTensorView sums = {}) {
       if (!fp8) {
         bytes = bytes_of({a, b});
         return;
       }
-      add(a, fp8->first);
-      add(b, fp8->second);
+      const bool has_sums = sums && fp8->first.makes_sums();
+      if (has_sums) sums_bytes = static_cast<double>(fp8_sums_bytes(rows_of(a.shape()), a.shape().back()));
+      add(a, fp8->first, has_sums);
+      add(b, fp8->second, false);
     }
-    void add(ConstTensorView x, const Fp8Operand& operand) {
+    void add(ConstTensorView x, const Fp8Operand& operand, bool has_sums) {
       const auto size = static_cast<double>(x.numel());
+      const std::int64_t rows = rows_of(x.shape()), columns = x.shape().back();
       bytes += size;
       if (operand.copy != nullptr && operand.copy->made) return;
+      const bool sums = has_sums || (operand.copy != nullptr && operand.copy->has_sums);
+      const std::int64_t of_sums = sums ? fp8_sums_bytes(rows, columns) : 0;
       rounded += 1;
-      rounded_bytes += bytes_of({x}) + (operand.copy != nullptr ? 2 : 1) * size;
-      if (operand.copy == nullptr) scratch_bytes += fp8_form_bytes(rows_of(x.shape()), x.shape().back(), !operand.amax);
+      rounded_bytes += bytes_of({x, operand.source.pre_activation}) + (operand.copy != nullptr ? 2 : 1) * size +
+                       static_cast<double>(of_sums);
+      if (operand.copy == nullptr) scratch_bytes += fp8_form_bytes(rows, columns, !operand.amax) + of_sums;
     }
-    double bytes = 0, rounded_bytes = 0;
+    double bytes = 0, rounded_bytes = 0, sums_bytes = 0;
     int rounded = 0;
     std::int64_t scratch_bytes = 0;
   };
+  bool collects_ = false;
+  std::int64_t collected_ = 0, collected_scratch_bytes_ = 0;
+
   /// As the product does, in rehearsals too.
   static void note_copies(const std::optional<Fp8Product>& fp8) {
     if (!fp8) return;

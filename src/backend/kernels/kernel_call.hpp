@@ -39,10 +39,11 @@ std::string_view name_of(KernelKind kind);
 /// Work at the end of a product, fused by the library or done by other kernels.
 enum class ProductEnd {
   none,
-  bias,                 ///< in forward
-  activation,           ///< in forward, with or without a bias
-  activation_backward,  ///< times the activation's derivative
-  bias_gradient,        ///< sums over rows, beside a weight's gradient
+  bias,                   ///< in forward
+  activation,             ///< in forward, with or without a bias
+  activation_backward,    ///< times the activation's derivative
+  bias_gradient,          ///< sums over rows, beside a weight's gradient
+  rounded_bias_gradient,  ///< the same from partial sums, made where the rows are rounded to FP8
 };
 
 /// d [m, n] = a b, or d += a b, over k. Row-major, as in the model: m rows, or the outputs of a weight's gradient.
@@ -53,6 +54,8 @@ struct ProductCall {
   bool fp8 = false;          ///< operands in FP8
   int rounded = 0;           ///< operands that kernels first round to FP8
   double rounded_bytes = 0;  ///< moved by these kernels
+  /// Runs on a stream of its own beside others, which have the multiprocessors that its last wave leaves free.
+  bool beside = false;
   ProductEnd end = ProductEnd::none;
   bool can_fuse = true;    ///< cuBLASLt has the end as an epilogue: its GELU is the tanh form
   double end_bytes = 0;    ///< moved by the separate kernel, if the end is not fused
@@ -66,7 +69,7 @@ struct KernelExtents {
   std::int64_t summed_columns = 0;
   std::int64_t balanced_tokens = 0;  ///< tokens of a router with sums over tokens
   std::int64_t limited_choices = 0;  ///< choices of experts of limited capacity
-  std::int64_t groups = 0;           ///< experts of a rank, whose products are grouped
+  std::int64_t groups = 0;           ///< products beside each other: of a rank's experts, or collected gradients
   std::int64_t fp8_bytes = 0;        ///< operands that a product rounds for itself
 };
 

@@ -194,7 +194,7 @@ TensorView SelfAttention::forward_heads(const LayerShape& shape, Gathering& x, c
 void SelfAttention::backward_heads(const LayerShape& shape, Gathering& doutput, const DropoutPlan& dropout,
                                    const Saved& saved, Gradients& gradients,
                                    const std::function<void()>& arrived) const {
-  const ArenaScope scope(context_.workspace);
+  const std::optional<ArenaScope> scope = context_.operand_scope();
   TensorView log_sum_exp = saved.log_sum_exp;
   if (saved.heads_out) {
     gradients.heads_out = saved.heads_out;

@@ -1,5 +1,7 @@
 #include "src/model/blocks/feed_forward.hpp"
 
+#include <algorithm>
+
 namespace trireme::model {
 
 using parallel::RowChunk;
@@ -29,7 +31,13 @@ FeedForward::FeedForward(const parallel::TensorContext& context, const parallel:
 FeedForward::Saved FeedForward::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {
   Saved saved;
   saved.expanded = shape.allocate_rows(arena, activation_.expanded_columns(columns_));
-  if (!activation_.gated && !selective && projection_.trains()) saved.activated = shape.allocate_rows(arena, columns_);
+  if (activation_.gated || selective || !projection_.trains()) return saved;
+  const Shape matrix = {saved.expanded.shape()[0], columns_};
+  const std::int64_t copy_bytes = projection_.input_copy_bytes(matrix[0], columns_);
+  const std::int64_t bytes = matrix[0] * columns_ * static_cast<std::int64_t>(size_of(shape.dtype));
+  const TensorView memory = arena.allocate(DType::uint8, {std::max(bytes, copy_bytes)});
+  saved.activated = TensorView(memory.data(), shape.dtype, matrix);
+  if (copy_bytes > 0) saved.activated_copy.memory = memory;
   return saved;
 }
 
@@ -54,6 +62,12 @@ void FeedForward::forward_chunk(RowChunk chunk, Gathering& x, Saved& saved, Tens
     if (term) projection_.multiply(activate(chunk.of(saved.expanded)), term);
     return;
   }
+  saved.activated_copy.made = false;
+  // Without a copy, rows that are kept are those of the activation.
+  if (term && rounds_activation() && (!saved.activated || saved.activated_copy.memory)) {
+    expansion_.multiply(chunk, rows, Activation::none, {}, saved.expanded);
+    return projection_.multiply(chunk.of(saved.expanded), term, &saved.activated_copy, {activation_.function});
+  }
   const TensorView activated =
       saved.activated ? saved.activated
                       : context_.workspace.allocate(saved.expanded.dtype(), {saved.expanded.shape()[0], columns_});
@@ -63,17 +77,19 @@ void FeedForward::forward_chunk(RowChunk chunk, Gathering& x, Saved& saved, Tens
 
 void FeedForward::backward_input(const LayerShape& shape, const Saved& saved, const Gradients& gradients, TensorView dx,
                                  WeightGradient weights) const {
+  const ArenaScope scope(context_.workspace);
   {
-    const ArenaScope scope(context_.workspace);
+    const ArenaScope gathered_scope(context_.workspace);
     Gathering doutput = context_.gather(shape.as_rows(gradients.output));
     backward_projection(doutput, saved, gradients, weights, [] {});
   }
-  expansion_.backward_input(gradients.expanded, saved.input, shape.as_rows(dx), weights);
+  const TensorView sum = shape.as_rows(dx);
+  backward_expansion(shape, saved, gradients, dx, weights, context_.term_of(sum), nullptr).wait(context_.stream());
 }
 
 void FeedForward::backward_projection(Gathering& doutput, const Saved& saved, const Gradients& gradients,
                                       WeightGradient weights, const std::function<void()>& filled) const {
-  const ArenaScope scope(context_.workspace);
+  const std::optional<ArenaScope> scope = context_.operand_scope();
   const bool accumulates = projection_.trains() && !(saved.activated && weights == WeightGradient::later);
   Fp8Copy copy;
   for (int i = 0; i < context_.row_chunks; ++i) {
@@ -82,7 +98,8 @@ void FeedForward::backward_projection(Gathering& doutput, const Saved& saved, co
     const TensorView expanded = chunk.of(saved.expanded), dexpanded = chunk.of(gradients.expanded);
     if (accumulates) copy = projection_.gradient_copy(rows);
     if (!activation_.gated) {
-      projection_.backward_input(rows, activation_.function, expanded, dexpanded, &copy);
+      projection_.backward_input(rows, rounds_gradient(weights) ? Activation::none : activation_.function, expanded,
+                                 dexpanded, &copy);
       continue;
     }
     const ArenaScope chunk_scope(context_.workspace);
@@ -92,19 +109,30 @@ void FeedForward::backward_projection(Gathering& doutput, const Saved& saved, co
   }
   filled();
   if (!accumulates) return;
-  projection_.backward_weight(doutput.all(), saved.activated ? saved.activated : activate(saved.expanded), &copy);
+  accumulate_projection(doutput.all(), saved, &copy);
+}
+
+void FeedForward::accumulate_projection(ConstTensorView doutput, const Saved& saved, Fp8Copy* copy) const {
+  Fp8Copy input = saved.activated_copy;
+  if (input.made || (!saved.activated && rounds_activation())) {
+    projection_.backward_weight(doutput, saved.expanded, copy, input.made ? &input : nullptr, {activation_.function});
+  } else {
+    projection_.backward_weight(doutput, saved.activated ? saved.activated : activate(saved.expanded), copy);
+  }
 }
 
 parallel::ChunkWorks FeedForward::backward_expansion(const LayerShape& shape, const Saved& saved,
                                                      const Gradients& gradients, TensorView dx, WeightGradient weights,
                                                      TensorView term, Gathering* input) const {
-  return expansion_.backward_input(gradients.expanded, saved.input, shape.as_rows(dx), weights, term, input);
+  Fp8Source source;
+  if (rounds_gradient(weights)) source = {activation_.function, saved.expanded};
+  return expansion_.backward_input(gradients.expanded, saved.input, shape.as_rows(dx), weights, term, input, source);
 }
 
 void FeedForward::backward_weight(const LayerShape& shape, const Saved& saved, const Gradients& gradients) const {
   if (saved.activated && projection_.trains()) {
     const ArenaScope scope(context_.workspace);
-    projection_.backward_weight(context_.gather_now(shape.as_rows(gradients.output)), saved.activated);
+    accumulate_projection(context_.gather_now(shape.as_rows(gradients.output)), saved, nullptr);
   }
   expansion_.backward_weight(gradients.expanded, saved.input);
 }

@@ -18,9 +18,10 @@ class FeedForward {
  public:
   /// State of one micro-batch between forward and backward.
   struct Saved {
-    ConstTensorView input;  ///< matrix of x
-    TensorView expanded;    ///< x W_fc^T + b_fc: [s b, f_local], gated [s b, 2 f_local]
-    TensorView activated;   ///< [s b, f_local]; empty where backward recomputes it or no gradient reads it
+    ConstTensorView input;   ///< matrix of x
+    TensorView expanded;     ///< x W_fc^T + b_fc: [s b, f_local], gated [s b, 2 f_local]
+    TensorView activated;    ///< [s b, f_local]; empty where backward recomputes it or no gradient reads it
+    Fp8Copy activated_copy;  ///< in the memory of `activated`; if it is made, that is not
   };
   /// Gradients that backward_weight reads.
   struct Gradients {
@@ -65,6 +66,18 @@ class FeedForward {
  private:
   /// Computes act(expanded), [rows, f_local] in the work space.
   TensorView activate(TensorView expanded) const;
+  /// Accumulates the gradient of the projection's weight from the gathered `doutput` and its copy.
+  void accumulate_projection(ConstTensorView doutput, const Saved& saved, Fp8Copy* copy) const;
+  /// Returns whether the activation runs where its result is rounded to FP8: GELU (cuda/kernels/fp8.cu).
+  bool rounds_activation() const { return is_gelu() && projection_.computes_sources(); }
+  /// The same of its backward.
+  bool rounds_gradient(parallel::WeightGradient weights) const {
+    return is_gelu() && weights == parallel::WeightGradient::now && expansion_.computes_sources();
+  }
+  bool is_gelu() const {
+    const Activation function = activation_.function;
+    return !activation_.gated && (function == Activation::gelu_tanh || function == Activation::gelu_erf);
+  }
   /// Copies `gradient` to the tensor `to` of its size and redirects it there.
   void move(TensorView& gradient, TensorView to) const;
 

@@ -8,6 +8,14 @@ using Gathering = parallel::TensorContext::Gathering;
 
 namespace {
 std::string prefix_of(int layer) { return "h." + std::to_string(layer); }
+
+/// The context of a layer, which collects the gradients of its weights if nothing else decides their order or memory:
+/// tensor ranks sum beside them, and adapters and latents are made for one product.
+parallel::TensorContext collecting(parallel::TensorContext context, const ModelConfig& config, int layer) {
+  context.collects_weight_gradients = context.tensor_group.size() == 1 && context.row_chunks == 1 &&
+                                      !config.has_experts(layer) && !config.adapters.any() && !config.latent.used;
+  return context;
+}
 }  // namespace
 
 void TransformerLayer::declare(ParameterList& list, const ModelConfig& config, int layer) {
@@ -24,17 +32,17 @@ void TransformerLayer::declare(ParameterList& list, const ModelConfig& config, i
 
 TransformerLayer::TransformerLayer(const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
                                    const ModelConfig& config, int layer, std::int64_t first_head)
-    : context_(context),
+    : context_(collecting(context, config, layer)),
       layer_(layer),
-      attention_(context, parameters, prefix_of(layer) + ".attn", config, layer, first_head),
+      attention_(context_, parameters, prefix_of(layer) + ".attn", config, layer, first_head),
       attention_bias_(parameters, prefix_of(layer) + ".attn.proj.bias"),
       feed_forward_bias_(parameters, prefix_of(layer) + ".mlp.proj.bias"),
-      residual_(ResidualForm::make(context, parameters, prefix_of(layer), config)) {
+      residual_(ResidualForm::make(context_, parameters, prefix_of(layer), config)) {
   const std::string prefix = prefix_of(layer) + ".mlp";
   if (config.has_experts(layer)) {
-    experts_.emplace(context, parameters, prefix, config, layer);
+    experts_.emplace(context_, parameters, prefix, config, layer);
   } else {
-    feed_forward_.emplace(context, parameters, prefix, config);
+    feed_forward_.emplace(context_, parameters, prefix, config);
   }
 }
 
@@ -99,6 +107,8 @@ void TransformerLayer::forward(const LayerShape& shape, ConstTensorView x, const
 void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView dy, const DropoutPlan& dropout,
                                       Saved& saved, Gradients& gradients, ResidualForm::Handover& handover,
                                       TensorView dx, parallel::WeightGradient weights, double mean_gradient) const {
+  const bool collects = context_.collects_weight_gradients && weights == WeightGradient::now;
+  if (collects) context_.backend.gemm().collect_weight_gradients();
   // The inputs that the weights' gradients read are gathered beside earlier products, not before this rank's sums.
   std::optional<Gathering> attention_input, feed_forward_input;
   const auto gather = [&](std::optional<Gathering>& input, ConstTensorView x) {
@@ -115,8 +125,10 @@ void TransformerLayer::backward_input(const LayerShape& shape, ConstTensorView d
           },
       .input_part =
           [&](TensorView din, TensorView term) {
-            return attention_.backward_qkv(shape, saved.attention, gradients.attention, din, weights, term,
-                                           started(attention_input));
+            parallel::ChunkWorks sums = attention_.backward_qkv(shape, saved.attention, gradients.attention, din,
+                                                                weights, term, started(attention_input));
+            if (collects) context_.backend.gemm().run_collected(context_.stream());
+            return sums;
           },
       .bias_gradient = attention_bias_.gradient,
       .dropout = dropout.at(layer_, DropoutSite::attention_output)};

@@ -45,20 +45,27 @@ std::optional<int> Fp8Scaling::number_of(const std::string& weight) const {
   return *layer * weights_of_layer + static_cast<int>(name - std::begin(weight_names));
 }
 
-std::int64_t Fp8Scaling::copy_bytes(ConstTensorView tensor) const {
-  return fp8_copy_bytes(rows_of(tensor.shape()), tensor.shape().back(), options_.recipe == Fp8Recipe::blockwise);
+std::int64_t Fp8Scaling::copy_bytes(std::int64_t rows, std::int64_t columns) const {
+  if (!backend_.supports(Capability::fp8_copies)) return 0;
+  return fp8_copy_bytes(rows, columns, options_.recipe == Fp8Recipe::blockwise);
 }
 
-Fp8Copy Fp8Scaling::new_copy(Arena& arena, ConstTensorView tensor) const {
-  if (!rounds() || !backend_.supports(Capability::fp8_copies)) return {};
-  return {arena.allocate(DType::uint8, {copy_bytes(tensor)})};
+Fp8Copy Fp8Scaling::new_copy(Arena& arena, ConstTensorView tensor, bool has_sums) const {
+  const std::int64_t rows = rows_of(tensor.shape()), columns = tensor.shape().back(), size = copy_bytes(rows, columns);
+  if (!rounds() || size == 0) return {};
+  return {.memory = arena.allocate(DType::uint8, {size + (has_sums ? fp8_sums_bytes(rows, columns) : 0)}),
+          .has_sums = has_sums};
+}
+
+bool Fp8Scaling::computes_sources() const {
+  return rounds() && options_.recipe != Fp8Recipe::tensorwise && backend_.supports(Capability::fp8_copies);
 }
 
 Fp8Copy* Fp8Scaling::weight_copy(int number, ConstTensorView weight) {
   if (!backend_.supports(Capability::fp8_copies)) return nullptr;
   const auto [found, is_new] = weights_.try_emplace(number);
   if (is_new) {
-    found->second.memory = Tensor(backend_, DType::uint8, {copy_bytes(weight)});
+    found->second.memory = Tensor(backend_, DType::uint8, {copy_bytes(weight.shape()[0], weight.shape()[1])});
     found->second.copy.memory = found->second.memory;
   }
   return &found->second.copy;
@@ -71,9 +78,9 @@ std::size_t Fp8Scaling::copied_bytes() const {
 }
 
 Fp8Operand Fp8Scaling::operand(int number, const Input& input) {
-  const auto& [role, tensor, given] = input;
+  const auto& [role, tensor, given, source] = input;
   const bool wide = role == Role::gradient && options_.hybrid;
-  Fp8Operand operand{.format = wide ? Fp8Format::e5m2 : Fp8Format::e4m3};
+  Fp8Operand operand{.format = wide ? Fp8Format::e5m2 : Fp8Format::e4m3, .source = source};
   operand.copy = role == Role::weight                ? weight_copy(number, tensor)
                  : given != nullptr && given->memory ? given
                                                      : nullptr;
@@ -116,24 +123,36 @@ Fp8Weight::Fp8Weight(Fp8Scaling* scaling, const std::string& weight) {
   number_ = *number;
 }
 
-std::optional<Fp8Product> Fp8Weight::forward(ConstTensorView x, ConstTensorView w) const {
+std::optional<Fp8Product> Fp8Weight::forward(const Operand& x, ConstTensorView w) const {
   if (scaling_ == nullptr) return std::nullopt;
-  return scaling_->product(number_, {Fp8Scaling::Role::input, x}, {Fp8Scaling::Role::weight, w});
+  return scaling_->product(number_, {Fp8Scaling::Role::input, x.tensor, x.copy, x.source},
+                           {Fp8Scaling::Role::weight, w});
 }
 
-std::optional<Fp8Product> Fp8Weight::backward_input(ConstTensorView dy, ConstTensorView w, Fp8Copy* copy) const {
+std::optional<Fp8Product> Fp8Weight::backward_input(const Operand& dy, ConstTensorView w) const {
   if (scaling_ == nullptr) return std::nullopt;
-  return scaling_->product(number_, {Fp8Scaling::Role::gradient, dy, copy}, {Fp8Scaling::Role::weight, w});
+  return scaling_->product(number_, {Fp8Scaling::Role::gradient, dy.tensor, dy.copy, dy.source},
+                           {Fp8Scaling::Role::weight, w});
 }
 
-std::optional<Fp8Product> Fp8Weight::backward_weight(ConstTensorView dy, ConstTensorView x, Fp8Copy* copy) const {
+std::optional<Fp8Product> Fp8Weight::backward_weight(const Operand& dy, const Operand& x) const {
   if (scaling_ == nullptr || !scaling_->rounds_weight_gradients()) return std::nullopt;
-  return scaling_->product(number_, {Fp8Scaling::Role::gradient, dy, copy}, {Fp8Scaling::Role::input, x});
+  return scaling_->product(number_, {Fp8Scaling::Role::gradient, dy.tensor, dy.copy, dy.source},
+                           {Fp8Scaling::Role::input, x.tensor, x.copy, x.source});
 }
 
-Fp8Copy Fp8Weight::gradient_copy(Arena& arena, ConstTensorView dy) const {
+Fp8Copy Fp8Weight::gradient_copy(Arena& arena, ConstTensorView dy, bool has_sums) const {
   if (scaling_ == nullptr || !scaling_->rounds_weight_gradients()) return {};
-  return scaling_->new_copy(arena, dy);
+  return scaling_->new_copy(arena, dy, has_sums);
+}
+
+std::int64_t Fp8Weight::input_copy_bytes(std::int64_t rows, std::int64_t columns) const {
+  if (scaling_ == nullptr || !scaling_->rounds_weight_gradients()) return 0;
+  return scaling_->copy_bytes(rows, columns);
+}
+
+bool Fp8Weight::computes_sources() const {
+  return scaling_ != nullptr && scaling_->rounds_weight_gradients() && scaling_->computes_sources();
 }
 
 }  // namespace trireme::parallel

@@ -52,14 +52,20 @@ class Fp8Scaling {
     Role role;
     ConstTensorView tensor;
     Fp8Copy* copy = nullptr;  ///< a result of `new_copy`, or null
+    Fp8Source source = {};    ///< only with `computes_sources`
   };
   /// Rounding of the product of `first` and `second`, of weight `number`; none if it is not rounded. With delayed
   /// scales the update before the first scales only measures. The weight's copy is kept for all products from one
   /// `begin` to the next.
   std::optional<Fp8Product> product(int number, const Input& first, const Input& second);
-  /// Allocates a copy of an operand of several products in `arena`; without memory if products are not rounded or the
-  /// backend keeps none.
-  Fp8Copy new_copy(Arena& arena, ConstTensorView tensor) const;
+  /// Allocates a copy of an operand of several products in `arena`, with sums or without; without memory if products
+  /// are not rounded or the backend keeps none.
+  Fp8Copy new_copy(Arena& arena, ConstTensorView tensor, bool has_sums) const;
+  /// Returns whether the rounding of an operand computes its source: on backends that keep copies, unless its
+  /// magnitude is measured before.
+  bool computes_sources() const;
+  /// Bytes of a copy of a matrix on such a backend; 0 on others.
+  std::int64_t copy_bytes(std::int64_t rows, std::int64_t columns) const;
   /// Bytes of the weights' copies.
   std::size_t copied_bytes() const;
 
@@ -83,7 +89,6 @@ class Fp8Scaling {
   };
   Fp8Operand operand(int number, const Input& input);
   Fp8Copy* weight_copy(int number, ConstTensorView weight);
-  std::int64_t copy_bytes(ConstTensorView tensor) const;
   TensorView slot(const Tensor& tensor, int number, Role role) const {
     return tensor.view().flat(number * roles + static_cast<int>(role), 1);
   }
@@ -106,12 +111,21 @@ class Fp8Weight {
   /// `scaling` may be null.
   Fp8Weight(Fp8Scaling* scaling, const std::string& weight);
 
-  std::optional<Fp8Product> forward(ConstTensorView x, ConstTensorView w) const;
-  /// `copy` of dy is shared by the two products, or null.
-  std::optional<Fp8Product> backward_input(ConstTensorView dy, ConstTensorView w, Fp8Copy* copy = nullptr) const;
-  std::optional<Fp8Product> backward_weight(ConstTensorView dy, ConstTensorView x, Fp8Copy* copy = nullptr) const;
-  /// Allocates a copy of dy for both; without memory if they do not share one.
-  Fp8Copy gradient_copy(Arena& arena, ConstTensorView dy) const;
+  /// Inputs x and gradients dy of outputs, with their copies, which two products share, and sources.
+  struct Operand {
+    ConstTensorView tensor;
+    Fp8Copy* copy = nullptr;
+    Fp8Source source = {};
+  };
+  std::optional<Fp8Product> forward(const Operand& x, ConstTensorView w) const;
+  std::optional<Fp8Product> backward_input(const Operand& dy, ConstTensorView w) const;
+  std::optional<Fp8Product> backward_weight(const Operand& dy, const Operand& x) const;
+  /// Allocates a copy of dy for both of its products; without memory if they do not share one.
+  Fp8Copy gradient_copy(Arena& arena, ConstTensorView dy, bool has_sums) const;
+  /// Bytes of a copy of x for both of its products, or 0.
+  std::int64_t input_copy_bytes(std::int64_t rows, std::int64_t columns) const;
+  /// Returns whether all products compute the sources of their operands.
+  bool computes_sources() const;
 
  private:
   Fp8Scaling* scaling_ = nullptr;  // null: not rounded

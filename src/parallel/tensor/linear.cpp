@@ -53,7 +53,7 @@ void ColumnParallelLinear::multiply(RowChunk chunk, ConstTensorView x, Activatio
   GemmKernels& gemm = context_.backend.gemm();
   for (const Projection& projection : projections_) {
     const TensorView z = chunk.of(outputs_of(projection, pre_activation)), result = chunk.of(outputs_of(projection, y));
-    const std::optional<Fp8Product> fp8 = projection.fp8.forward(x, projection.weight);
+    const std::optional<Fp8Product> fp8 = projection.fp8.forward({x}, projection.weight);
     if (!projection.adapter) {
       gemm.linear(context_.stream(), x, projection.weight, projection.bias, activation, z, result, fp8);
       continue;
@@ -66,18 +66,24 @@ void ColumnParallelLinear::multiply(RowChunk chunk, ConstTensorView x, Activatio
   }
 }
 
+Fp8Weight::Operand ColumnParallelLinear::gradient_operand(std::size_t i, RowChunk chunk, ConstTensorView dy,
+                                                          GradientCopies& copies, const Fp8Source& source) const {
+  Fp8Weight::Operand operand{chunk.of(outputs_of(projections_[i], dy)), copies.empty() ? nullptr : &copies[i], source};
+  operand.source.pre_activation = chunk.of(outputs_of(projections_[i], source.pre_activation));
+  return operand;
+}
+
 void ColumnParallelLinear::multiply_gradient(RowChunk chunk, ConstTensorView dy, TensorView term,
-                                             GradientCopies& copies) const {
+                                             GradientCopies& copies, const Fp8Source& source) const {
   for (std::size_t i = 0; i < projections_.size(); ++i) {
     const Projection& projection = projections_[i];
     const ArenaScope scope(context_.workspace);
     const bool first = projection.first_output == 0;
     const TensorView product = first ? term : context_.workspace.allocate(term.dtype(), term.shape());
-    const ConstTensorView rows = chunk.of(outputs_of(projection, dy));
-    context_.backend.gemm().linear_backward_input(
-        context_.stream(), rows, projection.weight, Activation::none, {}, product,
-        projection.fp8.backward_input(rows, projection.weight, copies.empty() ? nullptr : &copies[i]));
-    if (projection.adapter) projection.adapter->backward_input(rows, product);
+    const Fp8Weight::Operand rows = gradient_operand(i, chunk, dy, copies, source);
+    context_.backend.gemm().linear_backward_input(context_.stream(), rows.tensor, projection.weight, Activation::none,
+                                                  {}, product, projection.fp8.backward_input(rows, projection.weight));
+    if (projection.adapter) projection.adapter->backward_input(rows.tensor, product);
     if (!first) context_.backend.elementwise().add(context_.stream(), product, term);
   }
 }
@@ -90,25 +96,26 @@ void ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x,
 
 ChunkWorks ColumnParallelLinear::backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx,
                                                 WeightGradient weights, TensorView term,
-                                                TensorContext::Gathering* input) const {
+                                                TensorContext::Gathering* input, const Fp8Source& source) const {
   Stream& stream = context_.stream();
-  const ArenaScope scope(context_.workspace);
+  const std::optional<ArenaScope> scope = context_.operand_scope();
   std::optional<TensorContext::Gathering> started;
   if (input == nullptr && weights == WeightGradient::now && trains()) input = &started.emplace(context_.gather(x));
   if (input != nullptr && !context_.overlap) input->all();
   GradientCopies copies;
   if (input != nullptr && context_.row_chunks == 1) {
     for (const Projection& projection : projections_)
-      copies.push_back(projection.fp8.gradient_copy(context_.workspace, outputs_of(projection, dy)));
+      copies.push_back(projection.fp8.gradient_copy(context_.workspace, outputs_of(projection, dy),
+                                                    static_cast<bool>(projection.bias_gradient)));
   }
   ChunkWorks sums;
   for (int i = 0; i < context_.row_chunks; ++i) {
     const RowChunk chunk = context_.chunk(i);
-    multiply_gradient(chunk, dy, chunk.of(term), copies);
+    multiply_gradient(chunk, dy, chunk.of(term), copies, source);
     sums.chunks.push_back(context_.sum_chunk(chunk.of(dx), chunk.of(term)));
     if (!context_.overlap) sums.wait(stream);
   }
-  if (input != nullptr) accumulate(dy, input->all(), std::move(copies));
+  if (input != nullptr) accumulate(dy, input->all(), std::move(copies), source);
   return sums;
 }
 
@@ -121,6 +128,12 @@ void ColumnParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x
 bool ColumnParallelLinear::trains() const {
   return std::ranges::any_of(
       projections_, [](const Projection& projection) { return projection.weight_gradient || projection.adapter; });
+}
+
+bool ColumnParallelLinear::computes_sources() const {
+  return context_.row_chunks == 1 && std::ranges::all_of(projections_, [](const Projection& projection) {
+           return projection.fp8.computes_sources() && !projection.adapter;
+         });
 }
 
 void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTensorView x, TensorView dx,
@@ -145,15 +158,16 @@ void ColumnParallelLinear::backward_in_chunks(std::int64_t chunk_rows, ConstTens
   }
 }
 
-void ColumnParallelLinear::accumulate(ConstTensorView dy, ConstTensorView x, GradientCopies copies) const {
+void ColumnParallelLinear::accumulate(ConstTensorView dy, ConstTensorView x, GradientCopies copies,
+                                      const Fp8Source& source) const {
   for (std::size_t i = 0; i < projections_.size(); ++i) {
     const Projection& projection = projections_[i];
-    const ConstTensorView outputs = outputs_of(projection, dy);
-    if (projection.adapter) projection.adapter->backward_weight(outputs, x);
+    const Fp8Weight::Operand outputs = gradient_operand(i, {}, dy, copies, source);
+    if (projection.adapter) projection.adapter->backward_weight(outputs.tensor, x);
     if (!projection.weight_gradient) continue;
-    context_.backend.gemm().linear_backward_weight(
-        context_.stream(), outputs, x, projection.weight_gradient, projection.bias_gradient, projection.sum.next(),
-        projection.fp8.backward_weight(outputs, x, copies.empty() ? nullptr : &copies[i]));
+    context_.backend.gemm().linear_backward_weight(context_.stream(), outputs.tensor, x, projection.weight_gradient,
+                                                   projection.bias_gradient, projection.sum.next(),
+                                                   projection.fp8.backward_weight(outputs, {x}));
   }
 }
 
@@ -173,9 +187,9 @@ void RowParallelLinear::forward(ConstTensorView x, TensorView y) const {
   context_.sum_into(y, term).wait(context_.stream());
 }
 
-void RowParallelLinear::multiply(ConstTensorView x, TensorView term) const {
+void RowParallelLinear::multiply(ConstTensorView x, TensorView term, Fp8Copy* copy, const Fp8Source& source) const {
   context_.backend.gemm().linear(context_.stream(), x, weight_, {}, Activation::none, {}, term,
-                                 fp8_.forward(x, weight_));
+                                 fp8_.forward({x, copy, source}, weight_));
   if (adapter_) adapter_->forward(x, term);
 }
 
@@ -184,22 +198,27 @@ void RowParallelLinear::backward_input(ConstTensorView dy, Activation activation
   const bool ends_apart = adapter_ && activation != Activation::none;
   context_.backend.gemm().linear_backward_input(
       context_.stream(), dy, weight_, ends_apart ? Activation::none : activation,
-      ends_apart ? ConstTensorView() : pre_activation, dx, fp8_.backward_input(dy, weight_, copy));
+      ends_apart ? ConstTensorView() : pre_activation, dx, fp8_.backward_input({dy, copy}, weight_));
   if (adapter_) adapter_->backward_input(dy, dx);
   if (ends_apart) {
     context_.backend.elementwise().activate_backward(context_.stream(), activation, dx, pre_activation, dx);
   }
 }
 
-void RowParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x, Fp8Copy* copy) const {
+void RowParallelLinear::backward_weight(ConstTensorView dy, ConstTensorView x, Fp8Copy* copy, Fp8Copy* input_copy,
+                                        const Fp8Source& source) const {
   if (adapter_) adapter_->backward_weight(dy, x);
   if (!weight_gradient_) return;
   context_.backend.gemm().linear_backward_weight(context_.stream(), dy, x, weight_gradient_, {}, sum_.next(),
-                                                 fp8_.backward_weight(dy, x, copy));
+                                                 fp8_.backward_weight({dy, copy}, {x, input_copy, source}));
 }
 
 Fp8Copy RowParallelLinear::gradient_copy(ConstTensorView dy) const {
-  return context_.row_chunks == 1 ? fp8_.gradient_copy(context_.workspace, dy) : Fp8Copy();
+  return context_.row_chunks == 1 ? fp8_.gradient_copy(context_.workspace, dy, false) : Fp8Copy();
+}
+
+std::int64_t RowParallelLinear::input_copy_bytes(std::int64_t rows, std::int64_t columns) const {
+  return context_.row_chunks == 1 && !adapter_ ? fp8_.input_copy_bytes(rows, columns) : 0;
 }
 
 }  // namespace trireme::parallel

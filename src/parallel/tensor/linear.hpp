@@ -41,9 +41,13 @@ class ColumnParallelLinear {
   void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights) const;
   /// The same with `term`, a result of TensorContext::term_of(dx), for this rank's term. Returns the sums in flight,
   /// one for each chunk of dx. They run behind the products of the weights' gradients and what follows; a chunk of
-  /// `term` is free after its sum. `input` is a gathering of x that has started; null: it starts here.
+  /// `term` is free after its sum. `input` is a gathering of x that has started; null: it starts here. A `source` of dy
+  /// needs `computes_sources` and WeightGradient::now.
   ChunkWorks backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, WeightGradient weights,
-                            TensorView term, TensorContext::Gathering* input = nullptr) const;
+                            TensorView term, TensorContext::Gathering* input = nullptr,
+                            const Fp8Source& source = {}) const;
+  /// Returns whether backward_input computes a source where it rounds dy.
+  bool computes_sources() const;
   /// Accumulates the gradients of weights and biases.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 
@@ -75,12 +79,17 @@ class ColumnParallelLinear {
   View outputs_of(const Projection& projection, View y) const;
   /// Copies of dy in FP8 for both of its products, one for each projection; empty: they share none.
   using GradientCopies = std::vector<Fp8Copy>;
+  /// A chunk of the part of dy for projection i.
+  Fp8Weight::Operand gradient_operand(std::size_t i, RowChunk chunk, ConstTensorView dy, GradientCopies& copies,
+                                      const Fp8Source& source) const;
   /// term = dy W of a chunk, this rank's term of dx; dy has all rows.
-  void multiply_gradient(RowChunk chunk, ConstTensorView dy, TensorView term, GradientCopies& copies) const;
+  void multiply_gradient(RowChunk chunk, ConstTensorView dy, TensorView term, GradientCopies& copies,
+                         const Fp8Source& source) const;
   /// Returns whether a gradient is accumulated.
   bool trains() const;
   /// Runs backward_weight on the gathered x.
-  void accumulate(ConstTensorView dy, ConstTensorView x, GradientCopies copies = {}) const;
+  void accumulate(ConstTensorView dy, ConstTensorView x, GradientCopies copies = {},
+                  const Fp8Source& source = {}) const;
 
   TensorContext context_;
   std::vector<Projection> projections_;
@@ -99,16 +108,22 @@ class RowParallelLinear {
   bool trains() const { return weight_gradient_ || adapter_; }
   /// Overwrites y.
   void forward(ConstTensorView x, TensorView y) const;
-  /// term = x W^T, this rank's term of the sum y, for some rows. No communication.
-  void multiply(ConstTensorView x, TensorView term) const;
+  /// term = x W^T, this rank's term of the sum y, for some rows. No communication. `copy` of the same x, with its
+  /// `source`, is shared with backward_weight, or null.
+  void multiply(ConstTensorView x, TensorView term, Fp8Copy* copy = nullptr, const Fp8Source& source = {}) const;
   /// dx = dy W times activation'(pre_activation), [rows, in / t], overwritten, for some rows of the gathered dy.
   /// `copy` of the same rows is shared with backward_weight, or null.
   void backward_input(ConstTensorView dy, Activation activation, ConstTensorView pre_activation, TensorView dx,
                       Fp8Copy* copy = nullptr) const;
   /// Accumulates the weight's gradient from the gathered dy.
-  void backward_weight(ConstTensorView dy, ConstTensorView x, Fp8Copy* copy = nullptr) const;
+  void backward_weight(ConstTensorView dy, ConstTensorView x, Fp8Copy* copy = nullptr, Fp8Copy* input_copy = nullptr,
+                       const Fp8Source& source = {}) const;
   /// Allocates a copy of dy in the work space, if all of its rows are in one chunk; else without memory.
   Fp8Copy gradient_copy(ConstTensorView dy) const;
+  /// Bytes of a copy of x [rows, columns] that forward may keep for backward_weight; 0: it keeps none.
+  std::int64_t input_copy_bytes(std::int64_t rows, std::int64_t columns) const;
+  /// Returns whether products compute a source where they round x.
+  bool computes_sources() const { return fp8_.computes_sources() && !adapter_; }
 
  private:
   TensorContext context_;

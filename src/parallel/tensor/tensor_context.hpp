@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -48,10 +49,17 @@ struct TensorContext {
   /// products of the next. With sequence parallelism rank r of t holds part r of each t-th of chunk c of all rows, so
   /// that the gathered chunks are consecutive.
   int row_chunks = 1;
+  /// The gradients of a layer's weights run beside each other after its other products
+  /// (GemmKernels::collect_weight_gradients).
+  bool collects_weight_gradients = false;
   Fp8Scaling* fp8 = nullptr;  ///< scales of the layers' products in FP8; null: none is rounded
 
   bool folds_experts() const { return expert_splits > 0; }
   Stream& stream() const { return backend.compute_stream(); }
+  /// Scope of work space for operands of gradients of weights: none if these run later.
+  std::optional<ArenaScope> operand_scope() const {
+    return collects_weight_gradients ? std::nullopt : std::optional<ArenaScope>(std::in_place, workspace);
+  }
   /// The tokens that this rank sends to experts, of a tensor of all tokens of its sequences: all, or its share.
   template <class View>
   View own_tokens(View all) const {

@@ -92,8 +92,8 @@ Cost cost_of(const Device& device, const KernelCall& call, bool graphs) {
     fused = call.product->can_fuse && end != ProductEnd::bias_gradient &&
             ((device.fuses_gelu && !rounds) || end == ProductEnd::bias);
     const ProductTime time = product_time(device, *call.product);
-    cost.main = time.ms + memory_ms(device, call.product->rounded_bytes);
-    cost.idle = time.idle_ms;
+    cost.idle = call.product->beside ? 0 : time.idle_ms;
+    cost.main = time.ms - (time.idle_ms - cost.idle) + memory_ms(device, call.product->rounded_bytes);
     if (end != ProductEnd::none && !fused) cost.end = memory_ms(device, call.product->end_bytes);
   } else if (call.attention) {
     cost.main = attention_ms(device, call);

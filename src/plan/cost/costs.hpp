@@ -41,7 +41,7 @@ double attention_ms(const Device& device, const KernelCall& call);
 struct Cost {
   double main = 0;
   double end = 0;   ///< a product's epilogue in separate kernels
-  double idle = 0;  ///< ProductTime::idle_ms
+  double idle = 0;  ///< ProductTime::idle_ms, which `main` leaves out of a product beside others
   double gap = 0;   ///< after launches, and while the host waits
   int launches = 0;
 };

@@ -91,22 +91,24 @@ Case batched(std::int64_t rows, std::int64_t columns) {
 /// The three products of a layer in FP8, with blocks that are not full.
 Case in_fp8(bool by_blocks) {
   constexpr std::int64_t n = 144, in = 176, out = 48;
-  return {
-      fmt::format("products in FP8{} [{}, {}] x {}", by_blocks ? " by blocks" : "", n, in, out), [=](Trial& t) {
-        const TensorView x = t.input({n, in}), dy = t.input({n, out});
-        const TensorView w = t.input({out, in}, 2 / std::sqrt(static_cast<double>(in)));
-        const TensorView amax = t.sum();
-        t.b.elementwise().fill(t.stream(), 0.75, amax);  // larger numbers saturate
-        Fp8Operand narrow{.amax = by_blocks ? TensorView() : amax}, wide = narrow;
-        wide.format = Fp8Format::e5m2;
-        const TensorView y = t.output({n, out}), dx = t.output({n, in}), dw = t.wide_output({out, in});
-        t.b.gemm().linear(t.stream(), x, w, {}, Activation::none, {}, y, Fp8Product{narrow, narrow});
-        t.b.gemm().linear_backward_input(t.stream(), dy, w, Activation::none, {}, dx, Fp8Product{wide, narrow});
-        t.b.gemm().linear_backward_weight(t.stream(), dy, x, dw, {}, ProductSum::overwrite, Fp8Product{wide, narrow});
-        t.take(y, Precision::mixed);  // sums of a forward may be shorter
-        t.take(dx, Precision::rounded);
-        t.take(dw);
-      }};
+  return {fmt::format("products in FP8{} [{}, {}] x {}", by_blocks ? " by blocks" : "", n, in, out), [=](Trial& t) {
+            const TensorView x = t.input({n, in}), dy = t.input({n, out});
+            const TensorView w = t.input({out, in}, 2 / std::sqrt(static_cast<double>(in)));
+            const TensorView amax = t.sum();
+            t.b.elementwise().fill(t.stream(), 0.75, amax);  // larger numbers saturate
+            Fp8Operand narrow{.amax = by_blocks ? TensorView() : amax}, wide = narrow;
+            wide.format = Fp8Format::e5m2;
+            const TensorView y = t.output({n, out}), dx = t.output({n, in}), dw = t.wide_output({out, in});
+            const TensorView dbias = t.wide_input({out}, -1, 1);
+            t.b.gemm().linear(t.stream(), x, w, {}, Activation::none, {}, y, Fp8Product{narrow, narrow});
+            t.b.gemm().linear_backward_input(t.stream(), dy, w, Activation::none, {}, dx, Fp8Product{wide, narrow});
+            t.b.gemm().linear_backward_weight(t.stream(), dy, x, dw, dbias, ProductSum::overwrite,
+                                              Fp8Product{wide, narrow});
+            t.take(y, Precision::mixed);  // sums of a forward may be shorter
+            t.take(dx, Precision::rounded);
+            t.take(dw);
+            t.take(dbias);
+          }};
 }
 
 }  // namespace
