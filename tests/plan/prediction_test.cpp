@@ -65,7 +65,8 @@ TEST(StepPrediction, ExposesFourAllReducesPerLayerOnTwoTensorRanks) {
   EXPECT_GT(p.work.of(Traffic::tensor).exposed_ms, 4 * job.model.layers * one);
   EXPECT_LT(p.work.of(Traffic::tensor).exposed_ms, 1.05 * 4 * job.model.layers * one);
   const StepPrediction alone = predict_step(cluster, job_of({1, 1, 1}, 8));
-  EXPECT_NEAR(p.work.products, alone.work.products / 2, 0.1 * alone.work.products / 2);
+  // Gradients of weights fill each other's last waves on one rank alone.
+  EXPECT_NEAR(p.work.products, alone.work.products / 2, 0.12 * alone.work.products / 2);
   // Half of them overlap with backward's products.
   job.execution.parallel.async_tensor_all_reduce = true;
   const StepPrediction overlapped = predict_step(cluster, job);
