@@ -18,7 +18,8 @@ constexpr int tag = 1;
 
 using Reports = std::map<int, std::string>;
 
-/// Returns the ranks that collect reports, in order: several, far apart, so that the message depends on no rank or node.
+/// Returns the ranks that collect reports, in order: several, far apart, so that the message depends on no rank or
+/// node.
 std::vector<int> collectors(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(std::min(size, 8)));
   for (std::size_t i = 0; i < ranks.size(); ++i) {

@@ -58,7 +58,8 @@ int end(mpi::MpiEnvironment& environment, const std::string& how, const std::str
     const Work work = world->all_reduce(host, TensorView(data.data(), {1 << 20}), ReduceOp::sum);
     throw DataError("the corpus is torn");
   }
-  const bool hangs = how == "one_is_stopped" || how == "most_are_stopped" || how == "one_is_busy" || how == "one_goes_another_way";
+  const bool hangs =
+      how == "one_is_stopped" || how == "most_are_stopped" || how == "one_is_busy" || how == "one_goes_another_way";
   if (hangs || how == "one_differs") {
     environment.engine()->set_max_wait(1);
     if (odd_one ? how == "one_is_stopped" : how == "most_are_stopped") raise(SIGSTOP);
