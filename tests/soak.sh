@@ -129,11 +129,17 @@ damage() {
   target=${file#"$folder/checkpoints/"}
   flip "$file" $(((RANDOM * 32768 + RANDOM) % $(stat -c %s "$file"))) && ! verified || stop "a flipped bit of $target was not found"
 }
+# near_end: the job will soon save for the last time; if it cannot, it ends for good.
+near_end() {
+  local reached
+  reached=$(tail -n 1 "$folder/metrics.jsonl" | sed -n 's/.*"iteration": *\([0-9]*\),.*/\1/p')
+  [ "${reached:-0}" -gt $((iterations * 8 / 10)) ]
+}
 # fill FOLDER SECONDS: its disk stays full for so long.
 fill() {
   local end=$((SECONDS + $2))
   target="of ${1##*/} for $2 s"
-  while [ $SECONDS -lt $end ]; do
+  while [ $SECONDS -lt $end ] && ! near_end; do
     cat /dev/zero >>"$1/filler" 2>/dev/null
     sleep 0.1
   done
@@ -196,9 +202,10 @@ fault_flip_while_training() { damage "$(newest_step)"; }
 fault_full_disk() { fill "$folder/checkpoints" $((2 + RANDOM % 8)); }
 fault_full_metrics() { fill "$folder" $((2 + RANDOM % 5)); lacking=1; }
 fault_eio() {
-  target="for $((1 + RANDOM % 6)) s"
+  local end=$((SECONDS + 1 + RANDOM % 6))
+  target="for $((end - SECONDS)) s"
   touch faulty
-  sleep "${target//[^0-9]/}"
+  while [ $SECONDS -lt $end ] && ! near_end; do sleep 0.1; done
   rm faulty
 }
 fault_cut_shortly() { one_rank; namespace_of_rank; target="link of ${target#*on }"; link down; pause 4; link up; }
