@@ -540,7 +540,7 @@ std::string Field::text(const FieldValue& value) const {
   return std::visit(
       [&](const auto& v) -> std::string {
         if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::int64_t>) {
-          if (!names.empty()) return std::string(names[static_cast<std::size_t>(v)]);
+          if (static_cast<std::size_t>(v) < names.size()) return std::string(names[static_cast<std::size_t>(v)]);
         }
         return fmt::format("{}", v);
       },

@@ -39,7 +39,7 @@ void WordCache::insert(Word word, WordKey key, std::span<const std::int32_t> ids
       std::ranges::fill(lines_, Line{});
     }
     store_.resize(store_.size() + before_ids);
-    std::memcpy(store_.data() + store_.size() - before_ids, word.begin, before_ids == 0 ? 0 : word.size());
+    if (before_ids > 0) std::memcpy(store_.data() + store_.size() - before_ids, word.begin, word.size());
     slot.ids = {static_cast<std::int32_t>(store_.size()), static_cast<std::int32_t>(ids.size()), 0, is_stored};
     store_.insert(store_.end(), ids.begin(), ids.end());
   }
