@@ -109,7 +109,7 @@ choose_nodes() {
     fi
     echo "$(date -Is) $count nodes will not do: $(grep -m 1 error <<<"$answer")" >&2
   done
-  echo "$(date -Is) the run needs $wanted nodes, or $least at least; healthy are ${healthy[*]:-none}" >&2
+  echo "$(date -Is) too few healthy nodes (${healthy[*]:-none}): the run is for $wanted, at least $least" >&2
   return 1
 }
 set_command_line() { command_line=("${LAUNCH[@]:0:1}" "${PLACE[@]}" "${LAUNCH[@]:1}" "$TRIREME" "$@"); }
