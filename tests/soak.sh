@@ -6,7 +6,8 @@
 #   PROGRAM: build/release/trireme by default; libio_fault_shim.so lies beside it.   MINUTES: of the undisturbed job.
 # Prints a line for each fault, and a table of all. The virtual nodes must be on this machine: it signals their ranks. A fault that
 # cannot be planted here is left out, and says so: full disks need root, cut links nodes in network namespaces, dead nodes six
-# of them. As an operator would, it releases requeued jobs from SLURM's two minutes of waiting, and returns nodes to service.
+# of them. As an operator would, it releases requeued jobs from SLURM's two minutes of waiting and those that SLURM holds, and
+# returns nodes to service.
 # Exit status 77 where there is no SLURM, 1 after a failure.
 hours=${1:?usage: tests/soak.sh HOURS [PROGRAM [OPTIONS]]}
 here=$(dirname "$(realpath "$0")")
@@ -77,14 +78,19 @@ submit() {
 # below what the nodes need to forget its last attempt's credential. Where SLURM ended the attempt ($patient), a node may still be
 # running it: then SLURM's own time is left to it.
 state() {
-  local found start
+  local found start reason
   for _ in 1 2 3; do # between two attempts SLURM lists no state for a moment
-    read -r found start < <(squeue -h -j "$job" -o '%T %S' 2>/dev/null)
+    read -r found start reason < <(squeue -h -j "$job" -o '%T %S %r' 2>/dev/null)
     [ -z "$found" ] || break
     sleep 1
   done
   if [ "$found" = PENDING ] && [ -z "$patient" ] && [ $(($(date -d "$start" +%s 2>/dev/null || date +%s) - $(date +%s))) -gt 30 ]; then
     scontrol update jobid="$job" StartTime=now+8
+  fi
+  # SLURM 22.05 holds a requeued job whose first node was cut off and came back while it still ran the script.
+  if [ "$found" = PENDING ] && [[ ${reason,,} = *held* ]] && scontrol release "$job"; then
+    echo "job $job, held by SLURM ($reason), is released" >>releases
+    echo "$(date +%T) $(tail -n 1 releases)" >&2
   fi
   echo "$found"
 }
@@ -236,7 +242,7 @@ summary() {
     echo "| ${name//_/ } | ${count[$name]} | ${attempts_of[$name]} | $((seconds[$name] / count[$name])) |"
   done
   echo
-  echo "$total faults in $jobs_done jobs of $iterations iterations, $(awk -v s=$SECONDS 'BEGIN { printf "%.2f", s / 3600 }') hours, seed $SEED."
+  echo "$total faults in $jobs_done jobs of $iterations iterations, $(awk -v s=$SECONDS 'BEGIN { printf "%.2f", s / 3600 }') hours, seed $SEED; jobs released from a hold: $(wc -l <releases)."
 }
 
 # one_fault: at a random moment, and waits until training has come beyond it.
@@ -318,6 +324,7 @@ log-interval = 20
 on-save-error = continue
 distributed-timeout-minutes = 0.25
 I
+touch releases
 # A short job measures how many iterations fill the time.
 disks=''
 iterations=100 jobs_done=0
