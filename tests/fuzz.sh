@@ -25,7 +25,7 @@ done
 build=build/fuzz
 mkdir -p $build
 flags="-std=c++20 -O1 -g -I. $(pkg-config --cflags hdf5-serial 2>/dev/null || pkg-config --cflags hdf5)
-       -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL"
+       -fsanitize=address,undefined -fno-sanitize-recover=undefined -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL -DTRIREME_VERSION=__VERSION__"  # any text
 libraries="$(pkg-config --libs hdf5-serial 2>/dev/null || pkg-config --libs hdf5) -lspdlog -lfmt -lutf8proc -lonig -lxxhash -lz -lzstd -lbz2 -llzma -lsimdjson"
 if [ -e /usr/include/fasttext ]; then
   flags+=" -DTRIREME_HAS_FASTTEXT"

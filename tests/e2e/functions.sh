@@ -57,9 +57,9 @@ on() {
   local ranks=$1
   shift
   if [ "$ranks" -eq 1 ]; then
-    timeout -k 5 60 "$trireme" "$@" >out 2>err
+    timeout -k 5 180 "$trireme" "$@" >out 2>err
   else
-    timeout -k 5 60 "$mpiexec" -n "$ranks" "$trireme" "$@" >out 2>err
+    timeout -k 5 180 "$mpiexec" -n "$ranks" "$trireme" "$@" >out 2>err
   fi
   code=$?
 }
@@ -68,7 +68,7 @@ on() {
 # io_fault_shim.
 shimmed() {
   ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:verify_asan_link_order=0} LD_PRELOAD=$shim \
-    TRIREME_FAULT_FOLDER=killed.h5 TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 timeout 60 "$trireme" "${@:3}" >out 2>err
+    TRIREME_FAULT_FOLDER=killed.h5 TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 timeout 180 "$trireme" "${@:3}" >out 2>err
   code=$?
 }
 
