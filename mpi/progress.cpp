@@ -1,5 +1,6 @@
 #include "mpi/progress.hpp"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/timerfd.h>
@@ -93,8 +94,11 @@ void ProgressEngine::set_timer(microseconds delay) {
   timer_set_ = timerfd_settime(timer_, 0, &when, nullptr) == 0;
 }
 
-void ProgressEngine::check_usable() const {
-  TRIREME_CHECK(!abandoned_, MpiError, "communication was abandoned after an earlier error of this rank");
+void ProgressEngine::check_usable() {
+  if (!abandoned_) return;
+  const std::lock_guard lock(mutex_);
+  TRIREME_CHECK(hang_.empty(), HungError, "{}", hang_);
+  throw MpiError("communication was abandoned after an earlier error of this rank");
 }
 
 std::shared_ptr<ProgressEngine::Entry> ProgressEngine::submit(Operation operation, std::string description) {
@@ -156,10 +160,12 @@ void ProgressEngine::wait(Entry& entry) {
 }
 
 void ProgressEngine::give_up(Entry& entry) {
+  const std::lock_guard lock(mutex_);
   std::vector<int> ranks;
-  if (const std::lock_guard lock(mutex_); entry.operation) ranks = entry.operation->awaited_ranks();
-  throw HungError("waiting for {:g} s in {} for {}", max_wait_s_.load(), entry.description,
-                  ranks.empty() ? "other ranks" : ranks_text(ranks));
+  if (entry.operation) ranks = entry.operation->awaited_ranks();
+  hang_ = fmt::format("waiting for {:g} s in {} for {}", max_wait_s_.load(), entry.description,
+                      ranks.empty() ? "other ranks" : ranks_text(ranks));
+  throw HungError("{}", hang_);
 }
 
 void ProgressEngine::abandon() noexcept {

@@ -82,7 +82,7 @@ class ProgressEngine {
   /// all-reduce of the group data".
   std::shared_ptr<Entry> submit(Operation operation, std::string description);
   /// Blocks until `entry` is finished; throws its error, or HungError if no operation has progressed for the maximum
-  /// wait.
+  /// wait, in this thread or another.
   void wait(Entry& entry);
   /// 0, the default: no limit.
   void set_max_wait(double seconds) { max_wait_s_ = seconds; }
@@ -118,13 +118,14 @@ class ProgressEngine {
   bool advance(Entry& entry);  // requires mutex_; returns whether the operation progressed
   void run();
   void set_timer(std::chrono::microseconds delay);  // requires mutex_
-  void check_usable() const;
+  void check_usable();  // throws once operations are abandoned: HungError if for a hang, even of another thread
   [[noreturn]] void give_up(Entry& entry);
 
   std::mutex mutex_;  // guards everything below except the atomics, and all steps of operations
   std::vector<Scratch::Buffer> free_buffers_;
   std::vector<std::shared_ptr<Entry>> under_way_;
   std::vector<Operation> failed_;  // kept, since MPI may still write into their memory
+  std::string hang_;               // the message of the last hang; empty: none
   int timer_ = -1;                 // file descriptor
   bool timer_set_ = false;
   bool stopping_ = false;

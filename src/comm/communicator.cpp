@@ -150,6 +150,8 @@ void collectively(Communicator& comm, const std::function<void()>& function) {
   std::string report;  // "<exit code> <message>", empty on success
   try {
     function();
+  } catch (const HungError&) {
+    throw;  // the ranks that do not answer would not answer the report either
   } catch (const Error& error) {
     report = std::to_string(static_cast<int>(error.exit_code())) + " " + error.what();
   } catch (const std::exception& error) {

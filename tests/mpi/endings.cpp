@@ -1,11 +1,15 @@
 // A program that ends in the way its argument names; endings.sh starts it under mpirun and checks the end of the job.
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <future>
 #include <iterator>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "mpi/run_main.hpp"
@@ -57,6 +61,14 @@ int end(mpi::MpiEnvironment& environment, const std::string& how, const std::str
     std::vector<float> data(1 << 20);
     const Work work = world->all_reduce(host, TensorView(data.data(), {1 << 20}), ReduceOp::sum);
     throw DataError("the corpus is torn");
+  }
+  const std::unique_ptr<Communicator> saving = environment.make_world();
+  std::future<void> save;
+  if (how == "one_is_stopped_while_saving") {  // the thread that saves gives up first
+    environment.engine()->set_max_wait(1);
+    if (odd_one) raise(SIGSTOP);
+    save = std::async(std::launch::async, [&] { saving->barrier(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
   const bool hangs =
       how == "one_is_stopped" || how == "most_are_stopped" || how == "one_is_busy" || how == "one_goes_another_way";

@@ -61,6 +61,7 @@ check one_throws_while_communicating 3 "rank 1 on host $(hostname) failed alone 
 check one_is_killed 137 "" 0
 check one_is_stopped 7 "the job hangs: rank 1 on host $(hostname) does not answer" 1
 check one_is_stopped 7 "ranks 0, 2, 3: waiting for 1 s in an all-reduce of the group world for rank 1" 1
+check one_is_stopped_while_saving 7 "the job hangs: rank 1 on host $(hostname) does not answer" 1
 # The node of a silent rank is faulty, but not those of most ranks: then the one that answers may be cut off.
 faulty one_is_stopped "$(hostname)"
 check most_are_stopped 7 "the job hangs: rank 0 on host $(hostname), rank 2 on host $(hostname), rank 3 on host $(hostname) do not answer" 1
