@@ -18,7 +18,7 @@ libraries_of() {
 # pack_mpi FOLDER: Open MPI, with its plug-ins for processes of one machine. Prints the libraries that they need.
 pack_mpi() {
   local to=$1 library plugins
-  library=$(ldd "$folder/libtrireme_program.so" | awk '/libmpi\.so/ { print $3 }')
+  library=$(ldd "$build/libtrireme_program.so" | awk '/libmpi\.so/ { print $3 }')
   plugins=$(ompi_info --path pkglibdir --parsable | cut -d: -f3-)/openmpi3
   [ -d "$plugins" ] || plugins=$(dirname "$(readlink -f "$library")")/openmpi/lib/openmpi3
   mkdir -p "$to"/{bin,plugins,pmix,share/openmpi,etc}
@@ -52,7 +52,7 @@ mkdir -p "$folder/lib"
 folder=$(cd "$folder" && pwd)
 cp "${programs[@]/#/$build/}" "$build/libtrireme_program.so" "$folder" # the executable looks for the library beside itself
 cp "$build/libtrireme_cuda.so" "$folder/lib"
-{ libraries_of "${programs[@]/#/$folder/}" "$build"/libtrireme_{program,cuda}.so && pack_mpi "$folder/mpi"; } |
+{ libraries_of "${programs[@]/#/$build/}" "$build"/libtrireme_{program,cuda}.so && pack_mpi "$folder/mpi"; } |
   sort -u | while read -r library; do cp -L "$library" "$folder/lib"; done
 find "$folder" -type f \( -name '*.so*' -o -perm -100 \) -print0 | xargs -0 strip --strip-unneeded
 cp -r "$here"/{e2e,fixtures} "$here"/gpu{,_environment,_parts}.sh "$folder"

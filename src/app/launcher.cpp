@@ -4,11 +4,26 @@
 // signal would end the process in that time; blocked in every thread, it stays pending until the program takes it. This
 // file needs only the C library and no search path: its main started 1 to 2 ms after exec there.
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "src/base/signals.hpp"
+
+namespace {
+
+/// Writes the folder of this executable, links resolved, into `folder`; an empty text without /proc. The dynamic
+/// linker's $ORIGIN is the folder of the library that calls dlopen, and under AddressSanitizer that is the sanitizer's.
+void find_own_folder(char (&folder)[PATH_MAX]) {
+  const ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
+  folder[length > 0 ? length : 0] = '\0';
+  if (char* const slash = std::strrchr(folder, '/')) *slash = '\0';
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   const sigset_t signals = trireme::stop_signals();
@@ -27,12 +42,14 @@ int main(int argc, char** argv) {
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
 
   // Beside the executable in a build, in the folder of libraries in an installation.
-  const char* const built = "$ORIGIN/libtrireme_program.so";
-  const char* const installed = "$ORIGIN/../" TRIREME_LIBDIR "/libtrireme_program.so";
+  char folder[PATH_MAX];
+  find_own_folder(folder);
   char problems[2][1024] = {"", ""};
   void* program = nullptr;
   int tried = 0;
-  for (const char* path : {built, installed}) {
+  for (const char* below : {"", "/../" TRIREME_LIBDIR}) {
+    char path[2 * PATH_MAX];
+    std::snprintf(path, sizeof path, "%s%s/libtrireme_program.so", folder, below);
     program = dlopen(path, RTLD_LAZY | RTLD_GLOBAL);  // global: plug-ins of MPI look for its symbols
     if (program != nullptr) break;
     std::snprintf(problems[tried++], sizeof problems[0], "%s", dlerror());

@@ -1,11 +1,19 @@
 #!/bin/bash
-# Checks that an installation is complete, and that it works after it was moved to another folder.
+# Checks that an installation is complete, and that it works after it was moved to another folder, as a copied build does.
 # usage: install_test.sh CMAKE BUILD_FOLDER VERSION
 set -euo pipefail
 cmake=$1 build=$2 version=$3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 fail() { echo "$*"; exit 1; }
+# lacks_its_library PROGRAM: it is refused; under AddressSanitizer by the dynamic linker.
+lacks_its_library() {
+  local code=0
+  "$1" info 2>"$folder/info" || code=$?
+  { [ $code -eq 4 ] && grep -q "library cannot be loaded" "$folder/info"; } ||
+    grep -q "error while loading shared libraries: libtrireme_program.so" "$folder/info" ||
+    fail "without its library: $(cat "$folder/info")"
+}
 
 "$cmake" --install "$build" --prefix "$folder/first" >/dev/null
 mv "$folder/first" "$folder/second"
@@ -28,11 +36,20 @@ grep -qF "$build" <<<"$libraries" && fail "the installed program uses libraries 
 ln -s "$prefix/bin/trireme" "$folder/link"
 "$folder/link" info >"$folder/info" || fail "trireme info by a link returned $?"
 cp "$prefix/bin/trireme" "$folder/alone"
-code=0
-"$folder/alone" info 2>"$folder/info" || code=$?
-[ $code -eq 4 ] && grep -q "library cannot be loaded" "$folder/info" || fail "without its library: $(cat "$folder/info")"
+lacks_its_library "$folder/alone"
 "$prefix/bin/trireme" info >"$folder/info" || fail "trireme info returned $?"
 grep -qF "$version" "$folder/info" || fail "trireme info does not name version $version: $(cat "$folder/info")"
+
+# A build: by a link, copied with its libraries, which it then loads, and copied alone.
+mkdir "$folder/copies"
+ln -s "$build/trireme" "$folder/copies/link"
+"$folder/copies/link" info >"$folder/info" || fail "the build's trireme info by a link returned $?"
+cp "$build/trireme" "$folder/copies/trireme"
+lacks_its_library "$folder/copies/trireme"
+cp "$build"/libtrireme_*.so "$folder/copies"
+libraries=$(ldd "$folder/copies/libtrireme_program.so")
+grep -qF "$build" <<<"$libraries" && fail "a copied build uses libraries of the build folder: $libraries"
+"$folder/copies/trireme" info >"$folder/info" || fail "a copied build's trireme info returned $?"
 
 # The modulefile, as Environment Modules or Lmod read it.
 for modulecmd in "${MODULESHOME:-}/libexec/modulecmd.tcl" /usr/lib/*/modulecmd.tcl "${LMOD_CMD:-}" \
