@@ -14,14 +14,13 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <limits>
 
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/system_call.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
+#include "src/base/machine.hpp"
 
 namespace trireme::io {
 namespace {
@@ -48,15 +47,6 @@ void write_and_sync(const std::string& path, std::string_view bytes) {
   write_at(file.get(), path, bytes.data(), bytes.size(), 0);
   TRIREME_CHECK(fsync(file.get()) == 0, IoError, "cannot bring {} to the disk: {}", path, std::strerror(errno));
   TRIREME_CHECK(close(file.release()) == 0, IoError, "cannot close {}: {}", path, std::strerror(errno));
-}
-
-/// Memory that programs can still take, by the kernel's estimate.
-std::int64_t available_memory_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  while (file >> word && word != "MemAvailable:") continue;
-  std::int64_t kib = 0;
-  return file >> kib ? kib << 10 : std::numeric_limits<std::int64_t>::max();
 }
 
 }  // namespace
@@ -136,7 +126,7 @@ std::int64_t free_bytes(const std::string& path) {
   const auto free = static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
   struct statfs kind {};
   const bool is_memory = statfs(path.c_str(), &kind) == 0 && kind.f_type == TMPFS_MAGIC;
-  return is_memory ? std::min(free, available_memory_bytes()) : free;
+  return is_memory ? std::min(free, machine_memory().available_bytes) : free;
 }
 
 void write_durably(const std::string& path, std::string_view bytes) {

@@ -4,14 +4,22 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace trireme {
 
-inline std::size_t machine_memory_bytes() {
-  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
-}
+/// Memory of this machine, or the part of it that a container or a batch system grants this process.
+struct MachineMemory {
+  std::int64_t total_bytes = 0;
+  std::int64_t available_bytes = 0;  ///< memory that programs can still take, with the cache of files
+};
+
+/// Returns the least of the machine's memory and of the limits of this process' control groups (cgroups v1 and v2).
+/// Reads /proc and /sys/fs/cgroup below `root`.
+MachineMemory machine_memory(const std::string& root = "");
+inline std::size_t machine_memory_bytes() { return static_cast<std::size_t>(machine_memory().total_bytes); }
 
 /// Name of this machine.
 inline std::string host_name() {
