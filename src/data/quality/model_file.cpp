@@ -73,8 +73,9 @@ class ModelFile {
     is_supervised_ = kind == 3;
     buckets_ = take<std::int32_t>();
     const auto min_ngram = take<std::int32_t>(), max_chars = take<std::int32_t>();
-    need(word_ngrams <= max_ngram && min_ngram >= 0 && max_chars <= max_ngram,
-         "it has n-grams of more than 1000 parts");
+    // fastText takes a negative limit of characters as one without end.
+    need(word_ngrams <= max_ngram && min_ngram >= 0 && max_chars >= 0 && max_chars <= max_ngram,
+         "it has n-grams of more than 1000 parts, or of a negative number");
     const bool uses_buckets = word_ngrams > 1 || max_chars > 0;
     need(buckets_ >= (uses_buckets ? 1 : 0), "it has n-grams, but no buckets for them");
     skip(sizeof(std::int32_t) + sizeof(double));  // update rate, sampling threshold
