@@ -97,14 +97,21 @@ void CheckpointWriter::save_to(Reach reach) {
   if (!writers_) {
     state_.fetch();
     attempt(step_, [&] { write(world_, description); });
-    if (!failed_) note_save(SaveEvent::saved);
+    if (!failed_) {
+      keep_step(SaveEvent::saved);
+      finish_rewind();
+    }
     return;
   }
   state_.begin_fetch();
   write_copy_ = [this, reach, description = std::move(description)] {
     const bool is_local = saves_locally_ && write_locally(description);
     if (reach == Reach::node) return;
-    if (!is_local) return write(*writers_, description);
+    if (!is_local) {
+      write(*writers_, description);
+      arrived_ = true;
+      return;
+    }
     copied_ = description.step;
     copying_ = std::async(std::launch::async, [this, step = description.step] {
       use_alternate_signal_stack();
@@ -161,6 +168,7 @@ void CheckpointWriter::copy_to_store(std::int64_t step) {
   copied_ = -1;
   checkpoint::keep(store_, *copiers_, step, options_.keep);
   committed_ = step;
+  arrived_ = true;
 }
 
 /// Requires the complete copy, so that the thread never uses the device.
@@ -173,6 +181,7 @@ void CheckpointWriter::start_writing() {
 
 void CheckpointWriter::poll() {
   if (write_copy_ && state_.fetched()) start_writing();
+  if (arrived_.exchange(false)) keep_step(SaveEvent::arrived);
 }
 
 void CheckpointWriter::wait_for_writing() {
@@ -186,12 +195,16 @@ void CheckpointWriter::wait_for_writing() {
 void CheckpointWriter::wait() {
   wait_for_writing();
   if (copying_.valid()) copying_.get();
-  if (std::exchange(arrives_, false) && !failed_) note_save(SaveEvent::arrived);
+  if (arrived_.exchange(false)) keep_step(SaveEvent::arrived);
+  if (std::exchange(arrives_, false) && !failed_) finish_rewind();
 }
 
-void CheckpointWriter::note_save(SaveEvent event) {
+void CheckpointWriter::keep_step(SaveEvent event) {
   own_.insert(step_);
   on_event_(event, step_);
+}
+
+void CheckpointWriter::finish_rewind() {
   if (std::exchange(abandons_, false)) remove_abandoned();
 }
 

@@ -69,7 +69,8 @@ class CheckpointWriter {
   /// the iterations since (Trainer::rewind). Nothing if there is none. The checkpoints between are removed by the next
   /// save, once it is on the disk: a run killed before finds the same spike again. Collective.
   std::optional<Rewind> rewind(std::int64_t newest);
-  /// Starts writing once the copy of the state is complete. To be called after every iteration. Not collective.
+  /// Starts writing once the copy of the state is complete, and reports a step that a thread has written. To be called
+  /// after every iteration. Not collective.
   void poll();
   /// Waits until the last saved state is on the disk. Throws if it is not, whatever `on_error`. Collective.
   void finish();
@@ -86,8 +87,10 @@ class CheckpointWriter {
   void wait_for_writing();
   void wait();
   class Blocked;
-  /// Notes that the last save is on the disk. Collective.
-  void note_save(SaveEvent event);
+  /// Notes that the last save is in the store.
+  void keep_step(SaveEvent event);
+  /// Removes what the last rewind abandoned: a later step is in the store. Collective.
+  void finish_rewind();
   /// Removes the checkpoints between those that the run went back to and those where it went on. Collective.
   void remove_abandoned();
   template <class Action>
@@ -104,7 +107,8 @@ class CheckpointWriter {
   std::unique_ptr<Communicator> writers_;  // group of the writing threads; null if synchronous
   std::unique_ptr<Communicator> copiers_;  // group of the threads that copy local steps; null without
   std::int64_t step_ = -1;                 // step of the last save to the store
-  bool arrives_ = false;                   // it is on its way
+  bool arrives_ = false;                   // a thread writes it
+  std::atomic<bool> arrived_ = false;      // and has written it: not yet reported
   std::int64_t first_step_;                // iteration at which this attempt begins
   std::set<std::int64_t> own_;             // steps saved by this attempt, unless abandoned
   bool abandons_ = false;                  // the last rewind's checkpoints are to be removed

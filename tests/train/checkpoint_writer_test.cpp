@@ -76,6 +76,22 @@ TEST(CheckpointWriter, WritesTheSameStepsInTheBackground) {
   EXPECT_EQ(description.blobs.at("tokenizer"), "tokenizer");
 }
 
+TEST(CheckpointWriter, ReportsAStepAsSoonAsItIsInTheStore) {
+  SavedRun behind({.asynchronous = true});
+  std::vector<std::string> events;
+  behind.writer.observe([&](train::SaveEvent event, std::int64_t step) {
+    events.push_back(fmt::format("{} {}", event == train::SaveEvent::begun ? "begun" : "arrived", step));
+  });
+  behind.run.step();
+  behind.writer.save();
+  // Training goes on, and never saves again.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(4);
+  while (events.size() < 2 && std::chrono::steady_clock::now() < limit) behind.writer.poll();
+  EXPECT_THAT(events, testing::ElementsAre("begun 1", "arrived 1"));
+  behind.writer.finish();
+  EXPECT_EQ(events.size(), 2u);
+}
+
 TEST(CheckpointWriter, KeepsTheStepsOfAnIntervalAndTheNewest) {
   SavedRun saved({.keep = {.keep_last = 1, .retain_interval = 2}});
   for (int i = 0; i < 5; ++i) {
@@ -189,8 +205,8 @@ TEST(CheckpointWriter, SavesToTheStoreWhereLocalStepsCannotBeSaved) {
   saved.run.step();
   saved.writer->save_locally();
   saved.run.step();
-  // A file in place of the folder makes later steps fail.
-  std::filesystem::remove_all(saved.directory / "local");
+  // A file in place of the folder makes later steps fail, and the first one if its thread still writes it.
+  std::filesystem::rename(saved.directory / "local", saved.directory / "moved");
   std::ofstream(saved.directory / "local") << "x";
   saved.writer->save();
   saved.run.step();
