@@ -82,6 +82,17 @@ train moved --exit-interval 450
 (cd node1 && timeout 60 "$trireme" "${arguments[@]:1}") >out 2>err
 check "one rank continues from the folder of a node" [ "$(begun)" -ge 375 ]
 check "and saves to the shared folder" [ "$(newest moved)" = 450 ]
+# No shared step is intact.
+rm -rf moved
+cp -r lost moved
+cp lost.jsonl moved.jsonl
+mkdir node2
+cp -r node0/steps node2/steps
+for file in moved/step-*/manifest.json; do flip "$file" 100; done
+train moved --exit-interval 450
+(cd node2 && timeout 60 "$trireme" "${arguments[@]:1}") >out 2>err
+check "a local step is loaded though no shared one is intact" [ "$(begun)" -ge 375 -a "$(newest moved)" = 450 ]
+check "the damaged ones are named" grep -q 'the checkpoint step-00000250 cannot be used' err
 cp -r lost back
 rm -rf back/step-*
 train back --exit-interval 2

@@ -35,7 +35,12 @@ OpenCheckpoint LocalCheckpoints::open_start() {
     peek.optional = true;
     peek.warns = peek.logs = false;
     peek.verification = checkpoint::Verification::while_reading;
-    start = open_local(open_checkpoint(*job_.world, options_.load, peek));
+    OpenCheckpoint shared;
+    try {
+      shared = open_checkpoint(*job_.world, options_.load, peek);
+    } catch (const CheckpointError&) {  // on all ranks: no shared step is intact, but a local one may be
+    }
+    start = open_local(shared);
   }
   if (!start.reader) start = open_checkpoint(*job_.world, options_.load, source);
   if (!start.reader) return start;
