@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "src/backend/cpu/bf16_tiles.hpp"
 #include "src/backend/cpu/products.hpp"
 #include "src/base/thread_pool.hpp"
 
@@ -75,9 +76,15 @@ double measure_product(DType dtype) {
   }
   if (dtype == DType::bf16 && cpu::Bf16Matmul::available()) {
     cpu::Bf16Matmul matmul;
-    return fastest_product<bf16>([&](const Extents& e, const auto& a, const auto& b, float* c) {
+    const double of_library = fastest_product<bf16>([&](const Extents& e, const auto& a, const auto& b, float* c) {
       matmul.multiply(e.m, e.n, e.k, a, b, false, c, e.n);
     });
+    if (!cpu::have_bf16_tiles()) return of_library;
+    cpu::ScratchPool scratch;
+    const double by_tiles = fastest_product<bf16>([&](const Extents& e, const auto& a, const auto& b, float*) {
+      cpu::multiply_by_tiles(e.m, e.n, e.k, a, b, scratch, [](const cpu::ProductRows&) {});
+    });
+    return std::max(of_library, by_tiles);
   }
   const double of_backend = fastest_product<float>([](const Extents& e, const auto& a, const auto& b, float* c) {
     cpu::multiply(e.m, e.n, e.k, a, b, false, c, e.n);

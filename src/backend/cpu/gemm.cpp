@@ -9,6 +9,7 @@
 
 #include "src/backend/cpu/activation.hpp"
 #include "src/backend/cpu/bf16_matmul.hpp"
+#include "src/backend/cpu/bf16_tiles.hpp"
 #include "src/backend/cpu/column_sums.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/backend/cpu/few_rows.hpp"
@@ -23,8 +24,11 @@ namespace {
 /// Largest tile extents per task: the libraries reach full speed on them, and an fp32 tile stays in the L2 cache for
 /// the next operation.
 constexpr std::int64_t tile_rows = 256, tile_columns = 512;
-/// The same for sums over bf16 rows: the library copies both factors to another layout, less often for wide tiles.
+/// The same for sums over bf16 rows: both factors are copied to another layout, less often for wide tiles.
 constexpr std::int64_t wide_columns = 768;
+/// The same for multiply_by_tiles, which copies the second factor once for all rows of a tile: of sums over rows, and
+/// of other products with tasks enough for all threads.
+constexpr std::int64_t wide_rows = 512, many_rows = 1024;
 /// Depth of k per call, for oneDNN and for types that are first converted.
 constexpr std::int64_t bf16_depth = 1024, converted_depth = 512;
 /// Rows of a bf16 product by a weight matrix w^T up to which the library computes its transpose faster. It then reads w
@@ -263,14 +267,16 @@ class CpuGemm final : public GemmKernels {
     // A product of few rows has few tiles: two threads get the same number.
     const int together = groups.size() == 1 && groups.front().rows <= tile_rows ? 2 : 1;
     const std::int64_t columns = even_extent(n, tile_columns, together), across = divide_up(n, columns);
+    const bool tall = std::is_same_v<T, bf16> && has_tiles_ && across >= pool_.threads();
+    const std::int64_t most_rows = tall ? many_rows : tile_rows;
     ProductTasks tasks;
     for (const RowGroup<T>& group : groups) {
-      tasks.add(divide_up(group.rows, even_extent(group.rows, tile_rows)) * across);
+      tasks.add(divide_up(group.rows, even_extent(group.rows, most_rows)) * across);
     }
     pool_.parallel_for(tasks.total(), [&](std::int64_t index) {
       const auto [number, tile] = tasks.find(index);
       const RowGroup<T>& group = groups[number];
-      const std::int64_t rows = even_extent(group.rows, tile_rows), down = divide_up(group.rows, rows);
+      const std::int64_t rows = even_extent(group.rows, most_rows), down = divide_up(group.rows, rows);
       const std::int64_t i = tile % down * rows, j = tile / down * columns;
       task(group.b, group.first + i, j, std::min(rows, group.rows - i), std::min(columns, n - j));
     });
@@ -292,6 +298,21 @@ class CpuGemm final : public GemmKernels {
       multiply(rows, columns, k, a.block(i, 0), b.block(0, j), accumulate, c, c_stride);
     } else {
       if constexpr (std::is_same_v<T, bf16>) {
+        if (uses_tiles(rows)) {
+          return multiply_by_tiles(rows, columns, k, a.block(i, 0), b.block(0, j), scratch_,
+                                   [&](const ProductRows& part) {
+                                     for (std::int64_t r = 0; r < part.rows; ++r) {
+                                       const float* sums = part.sums + r * part.stride;
+                                       float* to = c + (part.first + r) * c_stride;
+                                       if (!accumulate) {
+                                         std::copy_n(sums, columns, to);
+                                       } else {
+#pragma omp simd
+                                         for (std::int64_t e = 0; e < columns; ++e) to[e] += sums[e];
+                                       }
+                                     }
+                                   });
+        }
         if (bf16_matmul_ != nullptr) {
           if (!accumulate && exchanges(rows, b)) {
             return exchanged_product(rows, columns, k, a.block(i, 0), b.block(0, j), c, c_stride);
@@ -319,7 +340,7 @@ class CpuGemm final : public GemmKernels {
   bool rounded_products(const Matrix<T>& a, std::span<const RowGroup<T>> groups, std::int64_t n, std::int64_t k,
                         const T* bias, T* result) {
     if constexpr (std::is_same_v<T, bf16>) {
-      if (bf16_matmul_ == nullptr || k == 0) return false;
+      if (bf16_matmul_ == nullptr || has_tiles_ || k == 0) return false;
       for_each_tile(groups, n,
                     [&](const Matrix<T>& b, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
                       const bf16* added = bias == nullptr ? nullptr : bias + j;
@@ -336,6 +357,8 @@ class CpuGemm final : public GemmKernels {
     }
   }
 
+  /// Returns whether multiply_by_tiles is the fastest product of `rows` rows.
+  bool uses_tiles(std::int64_t rows) const { return has_tiles_ && rows > max_exchanged_rows; }
   /// Returns whether few_row_product is the fastest product of `rows` rows by b.
   template <class T>
   bool has_few_rows(std::int64_t rows, const Matrix<T>& b) const {
@@ -385,8 +408,16 @@ class CpuGemm final : public GemmKernels {
                       multiply_tile(a, b, i, j, rows, columns, k, false, result + i * n + j, n);
                       finish(result + i * n + j, n, i, j, rows, columns);
                     } else {
-                      ScratchPool::Lease lease(scratch_, tile_rows * tile_columns * sizeof(A));
-                      A* tile = lease.take<A>(tile_rows * tile_columns);
+                      if constexpr (std::is_same_v<T, bf16>) {
+                        if (uses_tiles(rows) && k > 0) {
+                          return multiply_by_tiles(
+                              rows, columns, k, a.block(i, 0), b.block(0, j), scratch_, [&](const ProductRows& part) {
+                                finish(part.sums, part.stride, i + part.first, j, part.rows, columns);
+                              });
+                        }
+                      }
+                      ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(rows * columns) * sizeof(A));
+                      A* tile = lease.take<A>(rows * columns);
                       multiply_tile(a, b, i, j, rows, columns, k, false, tile, columns);
                       finish(tile, columns, i, j, rows, columns);
                     }
@@ -407,7 +438,8 @@ class CpuGemm final : public GemmKernels {
     using A = Accumulation<T>;
     if (m == 0 || n == 0) return;
     const bool wide = std::is_same_v<T, bf16> && bf16_matmul_ != nullptr;
-    const std::int64_t rows = even_extent(m, tile_rows), columns = even_extent(n, wide ? wide_columns : tile_columns);
+    const std::int64_t rows = even_extent(m, wide && has_tiles_ ? wide_rows : tile_rows);
+    const std::int64_t columns = even_extent(n, wide ? wide_columns : tile_columns);
     const std::int64_t down = divide_up(m, rows), tiles = down * divide_up(n, columns);
     while (!groups.empty()) {
       ProductTasks tasks;
@@ -454,6 +486,7 @@ class CpuGemm final : public GemmKernels {
   ThreadPool& pool_;
   ScratchPool scratch_;
   std::once_flag buffers_checked_;
+  const bool has_tiles_ = have_bf16_tiles();
   std::unique_ptr<Bf16Matmul> bf16_matmul_;  // null if the machine has no bf16 instructions
 };
 
