@@ -112,6 +112,7 @@ void RepeatedText::find(const std::function<bool(std::int64_t)>& is_kept, std::i
     for (std::int64_t document = hashes_.begin(); document < hashes_.end(); ++document) {
       if (!is_kept(document)) continue;
       const std::string record = hashes_.read(document);
+      if (record.empty()) continue;
       hashes.resize(record.size() / sizeof(Hash128));
       std::memcpy(hashes.data(), record.data(), record.size());
       for (std::size_t i = 0; i < hashes.size(); ++i) {
