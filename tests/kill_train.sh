@@ -13,6 +13,7 @@ set -- "${2:-$here/../build/release/trireme}" "${3:-mpirun}"
 if [ "$(id -u)" -eq 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none TRIREME_THREADS=1
 source "$here/e2e/functions.sh"
+run_limit=3600 # seconds, of runs with hundreds of iterations for each kill
 
 make_corpus corpus 1
 run=("${model[@]}" --data-path corpus.h5 --global-batch-size 4 --train-iters $((100 * kills)) --lr 0.01 --eval-iters 0

@@ -57,9 +57,9 @@ on() {
   local ranks=$1
   shift
   if [ "$ranks" -eq 1 ]; then
-    timeout -k 5 180 "$trireme" "$@" >out 2>err
+    timeout -k 5 "${run_limit:-180}" "$trireme" "$@" >out 2>err
   else
-    timeout -k 5 180 "$mpiexec" -n "$ranks" "$trireme" "$@" >out 2>err
+    timeout -k 5 "${run_limit:-180}" "$mpiexec" -n "$ranks" "$trireme" "$@" >out 2>err
   fi
   code=$?
 }

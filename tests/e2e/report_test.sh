@@ -164,8 +164,11 @@ sleep 1
 request GET / "$own" "If-None-Match: $tag" >answer
 check "an unchanged page is not sent again" [ "$(head -1 answer)" = $'HTTP/1.1 304 Not Modified\r' ]
 sed 's/"lm_loss": [^,]*/"lm_loss": 77/' two.jsonl >late.jsonl
-sleep 1
-request GET / "$own" "If-None-Match: $tag" >answer
+for _ in {1..60}; do # until the server has read the new file
+  sleep 1
+  request GET / "$own" "If-None-Match: $tag" >answer
+  if grep -q "77.0000 at 12" answer; then break; fi
+done
 holds answer "77.0000 at 12"
 request HEAD / "$own" >answer
 check "HEAD has no page" [ "$(tail -c 4 answer | od -An -c | tr -d ' ')" = '\r\n\r\n' ]
