@@ -134,7 +134,8 @@ TEST(Candidates, DivideExpertsInANodeOrOverTheMostRanks) {
     space.base.model.experts.count = experts;
     std::vector<Rejection> rejections;
     std::set<int> sizes;
-    for (const Job& job : candidates(space, rejections).at(0).jobs) sizes.insert(job.grid.expert_size());
+    const GridCandidates found = candidates(space, rejections).at(0);
+    for (const Job& job : found.jobs) sizes.insert(job.grid.expert_size());
     return sizes;
   };
   EXPECT_EQ(sizes_of(6), std::set<int>{2});

@@ -225,8 +225,9 @@ TEST_F(CorpusCleaner, FindsRepeatedTextInAnyNumberOfLists) {
   if (comm_.rank() == 0) std::filesystem::create_directory(folder_ + "/work");
   comm_.barrier();
   constexpr std::int64_t documents = 12;  // documents of every rank
+  const Files files = io::prepare_files();
   for (const std::int64_t at_once : {1, 20, 100000}) {
-    RepeatedText repeated(io::prepare_files(), comm_, folder_ + "/work");
+    RepeatedText repeated(files, comm_, folder_ + "/work");
     const std::int64_t begin = documents * comm_.rank();
     const auto span_of = [](std::int64_t document, std::int64_t part) {
       return part % 4 == 0   ? -1
