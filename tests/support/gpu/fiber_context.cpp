@@ -49,24 +49,24 @@ void accessed(const void* from, void* to) {
 }
 #endif
 
-void Context::prepare(char* stack, void (*entry)()) {
+void Context::prepare(char* stack, std::size_t size_bytes, void (*entry)()) {
   bottom_ = stack;
-  size_ = stack_bytes;
+  size_ = size_bytes;
 #if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(stack, stack_bytes);  // frames abandoned by a fault
+  __asan_unpoison_memory_region(stack, size_bytes);  // frames abandoned by a fault
 #endif
 #if defined(TRIREME_SANITIZE_THREAD)
   sanitizers_thread_ = __tsan_create_fiber(0);
 #endif
 #if defined(__x86_64__)
-  void** top = reinterpret_cast<void**>(stack + stack_bytes);
+  void** top = reinterpret_cast<void**>(stack + size_bytes);
   std::fill(top - 8, top, nullptr);
   top[-2] = reinterpret_cast<void*>(entry);
   pointer_ = top - 8;
 #else
   getcontext(&context_);
   context_.uc_stack.ss_sp = stack;
-  context_.uc_stack.ss_size = stack_bytes;
+  context_.uc_stack.ss_size = size_bytes;
   makecontext(&context_, entry, 0);
 #endif
 }

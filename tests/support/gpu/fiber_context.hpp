@@ -28,8 +28,8 @@ constexpr std::size_t stack_bytes = std::size_t{256} << 10;
 class Context {
  public:
   Context() = default;
-  /// Starts `entry`, which never returns, on the stack at the first `enter`.
-  void prepare(char* stack, void (*entry)());
+  /// Starts `entry`, which never returns, on a stack of `size_bytes`, a multiple of 16, at the first `enter`.
+  void prepare(char* stack, std::size_t size_bytes, void (*entry)());
   /// Makes this the context of the caller, whose stack exists already.
   void adopt();
   /// Leaves `from`, the running context, and resumes this one.

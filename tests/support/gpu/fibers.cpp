@@ -24,6 +24,7 @@ namespace trireme::gpu::host {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
+constexpr unsigned max_threads = 1024;  // maximum of a block
 
 /// Barrier that some fibers reach and then all pass. Rounds alternate, so that a late fiber is not ordered after the
 /// next round.
@@ -46,7 +47,7 @@ class Meeting {
   char arrived_[2], passed_[2];
 };
 
-enum class State { ready, at_barrier, at_phase, in_collective, ended };
+enum class State : std::uint8_t { ready, at_barrier, at_phase, in_collective, ended };
 
 /// Copy of sixteen bytes to shared memory that is in flight; zeros where the source is null.
 struct Copy {
@@ -65,14 +66,11 @@ struct Fiber {
   Context context;
   std::deque<std::vector<Copy>> copies{1};  // groups of copies; the last is not yet committed
   std::unique_ptr<char, void (*)(char*)> memory{nullptr, nullptr};
-  State state = State::ended;
   std::source_location where;
   void* argument = nullptr;
   const PhaseBarrier* barrier = nullptr;  // whose phase it waits for
   unsigned phase = 0;
-  bool may_run() const {
-    return state == State::ready || (state == State::at_phase && barrier->phase % 2 != phase % 2);
-  }
+  bool phase_has_ended() const { return barrier->phase % 2 != phase % 2; }
 };
 
 struct SharedPiece {
@@ -103,12 +101,12 @@ class Machine {
   unsigned order_seed = 0;
 
   void run(const Launch& launch, const std::function<void()>& body) {
-    if (launch.threads <= 0 || launch.threads > 1024 || launch.threads % warp_size != 0)
+    if (launch.threads <= 0 || launch.threads > static_cast<int>(max_threads) || launch.threads % warp_size != 0)
       throw std::logic_error(fmt::format("kernel {}: {} threads a block", launch.kernel, launch.threads));
     launch_ = &launch;
     body_ = &body;
     host_.adopt();
-    fibers_.reserve(1024);  // fibers keep references to themselves
+    fibers_.reserve(max_threads);  // fibers keep references to themselves
     while (fibers_.size() < static_cast<std::size_t>(launch.threads)) add_fiber();
     shared_.clear();
     blockDim.x = static_cast<unsigned>(launch.threads);
@@ -127,9 +125,10 @@ class Machine {
 
   void wait(State state, const std::source_location& where) {
     Fiber& fiber = fibers_[threadIdx.x];
-    fiber.state = state;
+    states_[threadIdx.x] = state;
     fiber.where = where;
-    host_.enter(fiber.context);
+    from_host_ = !select_next();
+    (from_host_ ? host_ : fibers_[threadIdx.x].context).enter(fiber.context);
   }
 
   void block_barrier(const std::source_location& where) {
@@ -139,25 +138,22 @@ class Machine {
   }
 
   void collective(unsigned threads, void* argument, void (*combine)(Arguments), const std::source_location& where) {
-    const unsigned first = threadIdx.x / threads * threads;
+    const unsigned first = threadIdx.x & ~(threads - 1), first_warp = first / warp_size;
     const std::span<Fiber> all(&fibers_[first], threads);
-    Meeting& meeting = meetings_[first / warp_size];
+    Meeting& meeting = meetings_[first_warp];
     all[threadIdx.x - first].argument = argument;
     meeting.arrive();
-    for (unsigned i = 0; i < threads; ++i) {
-      const bool self = first + i == threadIdx.x;
-      if (!self && (all[i].state != State::in_collective || !same(all[i].where, where))) {
-        wait(State::in_collective, where);
-        return meeting.pass();
-      }
+    const std::span<unsigned> waiting(&waiting_[first_warp], threads / warp_size);
+    if (std::accumulate(waiting.begin(), waiting.end(), 1U) < threads || !others_wait_at(where, all)) {
+      ++waiting_[threadIdx.x / warp_size];
+      wait(State::in_collective, where);
+      return meeting.pass();
     }
-    std::array<void*, 1024> arguments;
-    for (unsigned i = 0; i < threads; ++i) {
-      arguments[i] = all[i].argument;
-      all[i].state = State::ready;
-    }
+    for (unsigned i = 0; i < threads; ++i) arguments_[i] = all[i].argument;
+    std::fill_n(&states_[first], threads, State::ready);
+    std::ranges::fill(waiting, 0U);
     meeting.gather();
-    combine({arguments.data(), threads});
+    combine({arguments_.data(), threads});
     meeting.open();
   }
 
@@ -218,6 +214,23 @@ class Machine {
   }
 
  private:
+  /// Returns whether the other fibers of a group, all in collectives, are in that one.
+  bool others_wait_at(const std::source_location& where, std::span<const Fiber> all) const {
+    return std::ranges::all_of(
+        all, [&](const Fiber& fiber) { return &fiber == &fibers_[threadIdx.x] || same(fiber.where, where); });
+  }
+  /// Selects the next thread of this round that may run, in order. Returns false after the last, and after a fault.
+  bool select_next() {
+    for (; next_ < order_.size() && !fault_; ++next_) {
+      const unsigned thread = order_[next_];
+      if (states_[thread] == State::at_phase && fibers_[thread].phase_has_ended()) states_[thread] = State::ready;
+      if (states_[thread] != State::ready) continue;
+      threadIdx.x = thread;
+      ++next_;
+      return true;
+    }
+    return false;
+  }
   /// Checks the shared memory of the block, as far as it is known.
   void check_shared_bytes() const {
     std::size_t all = launch_->shared_bytes;
@@ -237,36 +250,37 @@ class Machine {
     blockIdx.x = block;
     released(&begin_);
     for (auto& [owner, piece] : shared_) piece.fresh = true;
+    std::ranges::fill(waiting_, 0U);
     for (const unsigned thread : order) {
-      fibers_[thread].state = State::ready;
-      fibers_[thread].copies.assign(1, {});
+      states_[thread] = State::ready;
+      std::deque<std::vector<Copy>>& copies = fibers_[thread].copies;
+      if (copies.size() > 1 || !copies.front().empty()) copies.assign(1, {});
     }
+    order_ = order;
     for (;;) {
-      bool ran = false;
-      for (const unsigned thread : order) {
-        if (!fibers_[thread].may_run()) continue;
-        fibers_[thread].state = State::ready;
-        threadIdx.x = thread;
-        fibers_[thread].context.enter(host_);
+      next_ = 0;
+      if (select_next()) {
+        from_host_ = true;
+        fibers_[threadIdx.x].context.enter(host_);  // returns after all that may run have
         if (fault_) {
           fibers_.clear();
           std::rethrow_exception(std::exchange(fault_, nullptr));
         }
-        ran = true;
+        continue;
       }
-      if (ran) continue;
-      const Fiber& first = fibers_[0];
-      const auto all = [&](auto condition) {
-        return std::all_of(fibers_.begin(), fibers_.begin() + blockDim.x, condition);
+      const auto all_are = [&](State state) {
+        return std::all_of(states_.begin(), states_.begin() + blockDim.x, [&](State s) { return s == state; });
       };
-      if (all([](const Fiber& fiber) { return fiber.state == State::ended; })) return acquired(&end_);
-      if (!all([&](const Fiber& f) { return f.state == State::at_barrier && same(f.where, first.where); })) {
+      if (all_are(State::ended)) return acquired(&end_);
+      const std::source_location& where = fibers_[0].where;
+      if (!all_are(State::at_barrier) || !std::all_of(fibers_.begin(), fibers_.begin() + blockDim.x,
+                                                      [&](const Fiber& fiber) { return same(fiber.where, where); })) {
         const std::string message = report(block);
         fibers_.clear();
         throw std::logic_error(message);
       }
       barrier_.open();
-      for (const unsigned thread : order) fibers_[thread].state = State::ready;
+      std::fill_n(states_.begin(), blockDim.x, State::ready);
     }
   }
 
@@ -274,12 +288,10 @@ class Machine {
   std::string report(unsigned block) const {
     std::string text = fmt::format("kernel {}, block {} is stuck:", launch_->kernel, block);
     const auto state_of = [&](unsigned thread) {
-      const Fiber& fiber = fibers_[thread];
-      if (fiber.state == State::ended) return std::string("have ended");
-      const char* what = fiber.state == State::at_phase        ? "end of a phase"
-                         : fiber.state == State::in_collective ? "warp"
-                                                               : "block";
-      return fmt::format("wait at {} for the {}", line(fiber.where), what);
+      const State state = states_[thread];
+      if (state == State::ended) return std::string("have ended");
+      const char* what = state == State::at_phase ? "end of a phase" : state == State::in_collective ? "warp" : "block";
+      return fmt::format("wait at {} for the {}", line(fibers_[thread].where), what);
     };
     for (unsigned begin = 0, end = 0; begin < blockDim.x; begin = end) {
       while (end < blockDim.x && state_of(end) == state_of(begin)) ++end;
@@ -293,9 +305,15 @@ class Machine {
   const std::function<void()>* body_ = nullptr;
   std::exception_ptr fault_;  // exception of a thread
   Context host_;
+  std::span<const unsigned> order_;  // threads of the block
+  std::size_t next_ = 0;             // index in order_ of the next thread of this round
+  bool from_host_ = false;           // true if the host entered the running fiber
   std::vector<Fiber> fibers_;
-  Meeting barrier_, meetings_[1024 / warp_size];
-  char begin_, end_;  // points in time, of a block
+  std::array<State, max_threads> states_{};  // close together for the processor's cache
+  Meeting barrier_, meetings_[max_threads / warp_size];
+  std::array<void*, max_threads> arguments_;                 // those of a collective
+  std::array<unsigned, max_threads / warp_size> waiting_{};  // fibers of each warp that are in collectives
+  char begin_, end_;                                         // points in time, of a block
   std::map<const void*, SharedPiece> shared_;
 };
 
@@ -310,11 +328,13 @@ void Machine::add_fiber() {
   mprotect(memory, page_bytes, PROT_NONE);
   Fiber& fiber = fibers_.emplace_back();
   fiber.memory = {static_cast<char*>(memory), [](char* stack) { munmap(stack, stack_bytes + page_bytes); }};
-  fiber.context.prepare(static_cast<char*>(memory) + page_bytes, &Machine::fiber_main);
+  // Stacks that all began at the same place of a page would displace each other in the processor's cache.
+  const std::size_t unused = fibers_.size() * 640 % page_bytes;
+  fiber.context.prepare(static_cast<char*>(memory) + page_bytes, stack_bytes - unused, &Machine::fiber_main);
 }
 
 void Machine::fiber_main() {
-  machine.fibers_[threadIdx.x].context.arrived(&machine.host_);
+  machine.fibers_[threadIdx.x].context.arrived(machine.from_host_ ? &machine.host_ : nullptr);
   for (;;) {
     machine.run_thread();
     machine.wait(State::ended, {});
