@@ -10,8 +10,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "cuda/gpu/launch.hpp"
-#include "cuda/runtime/stream.hpp"
+#include "cuda/runtime/launch.hpp"
 #include "src/backend/kernels/fp8.hpp"
 #include "src/tensor/dtype.hpp"
 #include "src/tensor/memory.hpp"
@@ -26,17 +25,10 @@ template <class... Parameters>
 void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
   if (launch.blocks == 0) return;
-  cuda::CudaStream& on = cuda::cuda_stream(stream);
-  check_launch(launch, on.device().shared_bytes_of_block());
-  if (launch.shared_bytes > shared_bytes_unasked) {
-    on.device().check(
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(launch.shared_bytes)),
-        "cudaFuncSetAttribute");
-  }
-  kernel<<<static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.threads), launch.shared_bytes,
-           on.handle()>>>(arguments...);
-  on.device().launched(on.handle(), launch.kernel);
+  const cudaStream_t on = cuda::prepare_launch(stream, launch, reinterpret_cast<const void*>(kernel));
+  kernel<<<static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.threads), launch.shared_bytes, on>>>(
+      arguments...);
+  cuda::finish_launch(stream, launch);
 }
 
 /// Static shared memory of the block, uninitialised: one S per type.

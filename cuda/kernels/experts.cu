@@ -15,7 +15,7 @@ namespace {
 // rows thus needs no atomics. The other kernels stream through rows. Memory traffic: cuda/README.md.
 
 /// Entries that a block scans together, and their number per lane.
-constexpr int window = 4096, window_rounds = window / block_threads;
+constexpr int search_window = 4096, search_rounds = search_window / block_threads;
 
 struct WarpCounts {
   int of[warps];
@@ -28,18 +28,18 @@ __device__ std::int64_t find_equal(const V* values, std::int64_t n, V wanted, co
   auto& of_warp = gpu::shared<WarpCounts>().of;
   const int warp = threadIdx.x / warp_threads, lane = threadIdx.x % warp_threads;
   std::int64_t before = 0;
-  for (std::int64_t base = 0; base < n; base += window) {
-    const std::int64_t begin = base + warp * window_rounds * warp_threads + lane;
-    V value[window_rounds];
+  for (std::int64_t base = 0; base < n; base += search_window) {
+    const std::int64_t begin = base + warp * search_rounds * warp_threads + lane;
+    V value[search_rounds];
 #pragma unroll
-    for (int round = 0; round < window_rounds; ++round) {
+    for (int round = 0; round < search_rounds; ++round) {
       const std::int64_t i = begin + round * warp_threads;
       value[round] = i < n ? values[i] : V{};
     }
-    unsigned equal[window_rounds];
+    unsigned equal[search_rounds];
     int count = 0;
 #pragma unroll
-    for (int round = 0; round < window_rounds; ++round) {
+    for (int round = 0; round < search_rounds; ++round) {
       equal[round] = __ballot_sync(all_lanes, begin + round * warp_threads < n && value[round] == wanted);
       count += __popc(equal[round]);
     }
@@ -51,7 +51,7 @@ __device__ std::int64_t find_equal(const V* values, std::int64_t n, V wanted, co
       before += of_warp[other];
     }
 #pragma unroll
-    for (int round = 0; round < window_rounds; ++round) {
+    for (int round = 0; round < search_rounds; ++round) {
       if ((equal[round] >> lane & 1U) != 0) {
         found(begin + round * warp_threads, rank + __popc(equal[round] & ((1U << lane) - 1)));
       }

@@ -78,7 +78,6 @@ template <class... Parameters>
 void launch(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
   if (launch.blocks == 0) return;
-  check_launch(launch, host::max_shared_bytes);
   (host::check_argument(launch, arguments), ...);
   host::start(stream, launch, [=] { kernel(arguments...); });
 }

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/gpu/check_launch.hpp"
 #include "tests/support/gpu/fiber_context.hpp"
 
 namespace trireme::gpu::host {
@@ -352,6 +353,7 @@ void check_memory(const Launch& launch, const void* pointer) {
 }
 void set_starter(Starter starter) { the_starter = std::move(starter); }
 void start(Stream& stream, const Launch& launch, std::function<void()> body) {
+  check_launch(launch, max_shared_bytes);
   if (!the_starter) return run(launch, body);
   the_starter(stream, launch, [launch, body = std::move(body)] { run(launch, body); });
 }

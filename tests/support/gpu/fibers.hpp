@@ -40,7 +40,7 @@ void check_memory(const Launch& launch, const void* pointer);
 /// at once.
 using Starter = std::function<void(Stream& stream, const Launch& launch, std::function<void()> run)>;
 void set_starter(Starter starter);
-/// Starts `body` as every thread of every block.
+/// Starts `body` as every thread of every block. Throws ConfigError as check_launch does.
 void start(Stream& stream, const Launch& launch, std::function<void()> body);
 
 /// Arguments that `combine` reads and writes: one of each thread of a warp or a warp group, in order.
