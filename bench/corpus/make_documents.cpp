@@ -101,7 +101,7 @@ class Writer {
         text += sentences > 1 ? " " : "\\n\\n";
       }
     }
-    text.resize(text.size() - 4);
+    text.erase(text.size() - 4);
     return text;
   }
 
