@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "src/base/check.hpp"
@@ -45,6 +46,7 @@ struct Unwanted {
 };
 
 constexpr std::size_t max_first_bad_lines = 5;
+constexpr std::size_t max_kept_ids = 1 << 12;  // in memory, of documents that others repeat
 
 class Cleaner {
  public:
@@ -74,7 +76,7 @@ class Cleaner {
     search.jaccard = options_.jaccard;
     search.neighbours = options_.neighbours;
     search.sketch = [&](std::int64_t document) { return sketches_->read(document); };
-    search.shingle_set = [&](std::int64_t document) { return shingle_set(document); };
+    search.shingle_set = [&](std::int64_t document) { return shingle_set(spool_->read(document), document); };
     report_.state_bytes =
         static_cast<std::int64_t>(sizeof(std::int64_t) + sizeof(Hash128) +
                                   sizeof(std::uint64_t) * (2 + static_cast<unsigned>(fingerprints_.bands)));
@@ -218,9 +220,9 @@ class Cleaner {
     return text_in(line, files_, options_.reader, options_.output, document);
   }
 
-  std::vector<std::uint64_t> shingle_set(std::int64_t document) const {
+  std::vector<std::uint64_t> shingle_set(const std::string& line, std::int64_t document) const {
     std::vector<std::uint64_t> shingles;
-    data::shingle_hashes(text_of_document(spool_->read(document), document), options_.shingles, shingles);
+    data::shingle_hashes(text_of_document(line, document), options_.shingles, shingles);
     data::make_set(shingles);
     return shingles;
   }
@@ -244,7 +246,8 @@ class Cleaner {
   }
 
   void write(const std::vector<data::Duplicate>& duplicates) {
-    data::RecentSets sets([&](std::int64_t document) { return shingle_set(document); });
+    data::RecentSets sets([&](std::int64_t document) { return shingle_set(spool_->read(document), document); });
+    std::unordered_map<std::int64_t, std::string> kept_ids;
     auto next_unwanted = unwanted_.begin();
     auto next_duplicate = duplicates.begin();
     for (std::int64_t document = spool_->begin(); document < spool_->end(); ++document) {
@@ -256,10 +259,13 @@ class Cleaner {
         const data::Duplicate& duplicate = *next_duplicate++;
         ++(duplicate.is_exact != 0 ? report_.exact_duplicates : report_.near_duplicates);
         if (!report_file_) continue;
+        if (kept_ids.size() > max_kept_ids) kept_ids.clear();
+        std::string& kept_id = kept_ids[duplicate.kept];
+        if (kept_id.empty()) kept_id = files_.json->value(spool_->read(duplicate.kept), options_.id_key);
         report_line(R"({{"document":{},"id":{},"reason":"{} duplicate","kept":{},"kept_id":{},"similarity":{:.6f}}})",
                     document, files_.json->value(line, options_.id_key), duplicate.is_exact != 0 ? "exact" : "near",
-                    duplicate.kept, files_.json->value(spool_->read(duplicate.kept), options_.id_key),
-                    data::jaccard(sets.of(duplicate.kept)->shingles, shingle_set(document)));
+                    duplicate.kept, kept_id,
+                    data::jaccard(sets.of(duplicate.kept)->shingles, shingle_set(line, document)));
       } else if (auto rest = repeated_ ? without_repeated_text(line, document) : line) {
         ++report_.kept_documents;
         output_->append(*rest);

@@ -1,11 +1,14 @@
 #include "src/data/dedup/duplicate_search.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <span>
 #include <tuple>
 #include <utility>
 
 #include "src/comm/host_collectives.hpp"
+#include "src/data/dedup/clusters.hpp"
 #include "src/data/dedup/minhash.hpp"
 #include "src/data/dedup/recent_sets.hpp"
 
@@ -25,7 +28,9 @@ class Outgoing {
  public:
   explicit Outgoing(const Communicator& comm) : lists_(static_cast<std::size_t>(comm.size())) {}
   std::vector<T>& to(std::uint64_t rank) { return lists_[static_cast<std::size_t>(rank)]; }
-  std::vector<T> exchange(Communicator& comm) { return all_to_all(comm, lists_); }
+  std::vector<T> exchange(Communicator& comm) {
+    return lists_.size() == 1 ? std::move(lists_[0]) : all_to_all(comm, lists_);
+  }
 
  private:
   std::vector<std::vector<T>> lists_;
@@ -67,7 +72,7 @@ std::vector<DocumentPair> exact_duplicates(Communicator& comm, const Fingerprint
   return mine;
 }
 
-/// Filter of pairs that several bands name, which keeps those met last.
+/// Filter of pairs that several bands name, which keeps those met last. Of one later document it keeps nearly all.
 class MetPairs {
  public:
   /// Returns whether the pair is not one of those kept, and keeps it.
@@ -79,7 +84,30 @@ class MetPairs {
   }
 
  private:
-  std::vector<DocumentPair> slots_ = std::vector<DocumentPair>(std::size_t{1} << 18, no_pair);
+  std::vector<DocumentPair> slots_ = std::vector<DocumentPair>(std::size_t{1} << 12, no_pair);
+};
+
+/// Cache of the sketches read last.
+class RecentSketches {
+ public:
+  explicit RecentSketches(const std::function<std::string(std::int64_t)>& read) : read_(read) {}
+  std::string_view of(std::int64_t document) {
+    auto& [cached, sketch] = sketches_[static_cast<std::size_t>(document) % sketches_.size()];
+    if (std::exchange(cached, document) != document) sketch = read_(document);
+    return sketch;
+  }
+
+ private:
+  const std::function<std::string(std::int64_t)>& read_;
+  std::vector<std::pair<std::int64_t, std::string>> sketches_ =
+      std::vector<std::pair<std::int64_t, std::string>>(std::size_t{1} << 13, {-1, {}});
+};
+
+/// A document, and earlier ones that it may be similar to.
+struct Candidates {
+  std::int64_t document;
+  std::span<DocumentPair> pairs;
+  std::int64_t kind = 0;
 };
 
 /// Compares pairs of documents and unites similar ones. Skips pairs already united or known to differ.
@@ -88,26 +116,25 @@ class Comparer {
   Comparer(ThreadPool& pool, const DuplicateSearchOptions& options)
       : pool_(pool), options_(options), sets_(options.shingle_set) {}
 
+  /// A pair may be named several times.
   void compare(std::vector<DocumentPair> pairs) {
+    sort_rejected();
     std::erase_if(pairs, [&](const DocumentPair& pair) { return is_known(pair); });
-    std::ranges::sort(pairs, {}, [](const DocumentPair& pair) { return std::tuple(pair.second, pair.first); });
-    pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-    pairs = likely_pairs(pairs);
-    std::vector<DocumentPair> rejected;
-    for (std::span<const DocumentPair> rest = pairs; !rest.empty();) {
-      std::vector<std::span<const DocumentPair>> pairs_of;  // by later document
-      while (!rest.empty() && pairs_of.size() < documents_at_once) {
-        const auto end =
-            std::ranges::find_if(rest, [&](const DocumentPair& pair) { return pair.second != rest.front().second; });
-        pairs_of.push_back(rest.first(static_cast<std::size_t>(end - rest.begin())));
-        rest = rest.subspan(pairs_of.back().size());
-      }
-      compare_documents(pairs_of, rejected);
+    if (!std::ranges::is_sorted(pairs, {}, &DocumentPair::second)) {
+      std::ranges::stable_sort(pairs, {}, &DocumentPair::second);
     }
-    std::ranges::sort(rejected);
-    const auto middle = static_cast<std::ptrdiff_t>(rejected_.size());
-    rejected_.insert(rejected_.end(), rejected.begin(), rejected.end());
-    std::inplace_merge(rejected_.begin(), rejected_.begin() + middle, rejected_.end());
+    std::vector<Candidates> candidates;
+    for (auto begin = pairs.begin(); begin != pairs.end();) {
+      const auto end = std::find_if(begin, pairs.end(), [&](const auto& pair) { return pair.second != begin->second; });
+      candidates.push_back({begin->second, std::span(begin, end)});
+      begin = end;
+    }
+    keep_likely(candidates);
+    for (std::span<Candidates> rest = candidates; !rest.empty();) {
+      const std::span<Candidates> batch = rest.first(std::min(rest.size(), documents_at_once));
+      compare_documents(batch);
+      rest = rest.subspan(batch.size());
+    }
   }
 
   Clusters& clusters() { return clusters_; }
@@ -116,40 +143,51 @@ class Comparer {
   std::int64_t compared_pairs() const { return compared_pairs_; }
 
  private:
-  /// Returns the pairs whose sketches may be those of similar documents. Connected ones, such as those of one template,
-  /// follow each other, which keeps their documents in the cache. Of a later document those come first that are most
+  /// Keeps the pairs whose sketches may be those of similar documents, once each. Connected documents, such as those of
+  /// one template, follow each other, which keeps them in the cache. Of each those pairs come first that are most
   /// likely similar.
-  std::vector<DocumentPair> likely_pairs(const std::vector<DocumentPair>& pairs) {
-    struct Candidate {
-      std::int64_t kind;
-      DocumentPair pair;
-      int agreeing;
-    };
-    std::vector<Candidate> candidates(pairs.size());
-    pool_.parallel_ranges(std::ssize(pairs), sketches_at_once, [&](std::int64_t begin, std::int64_t end) {
-      // The sketches read last, by document: neighbours share them.
-      std::vector<std::pair<std::int64_t, std::string>> read(sketches_at_once, {-1, {}});
-      const auto sketch_of = [&](std::int64_t document) -> const std::string& {
-        auto& [of, sketch] = read[static_cast<std::size_t>(document % sketches_at_once)];
-        if (std::exchange(of, document) != document) sketch = options_.sketch(document);
-        return sketch;
-      };
-      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-        const std::string later = sketch_of(pairs[i].second);
-        candidates[i] = {0, pairs[i], agreeing_bytes(sketch_of(pairs[i].first), later)};
-        if (!may_be_similar(candidates[i].agreeing, later.size(), options_.jaccard)) candidates[i].pair = no_pair;
+  void keep_likely(std::vector<Candidates>& candidates) {
+    pool_.parallel_ranges(std::ssize(candidates), documents_per_cache, [&](std::int64_t begin, std::int64_t end) {
+      RecentSketches sketches(options_.sketch);
+      for (std::int64_t i = begin; i < end; ++i) {
+        Candidates& of = candidates[static_cast<std::size_t>(i)];
+        of.pairs = of.pairs.first(likely_pairs(of.pairs, sketches));
       }
     });
-    std::erase_if(candidates, [](const Candidate& candidate) { return candidate.pair == no_pair; });
+    std::erase_if(candidates, [](const Candidates& of) { return of.pairs.empty(); });
     Clusters kinds;
-    for (const Candidate& candidate : candidates) kinds.unite(candidate.pair);
-    for (Candidate& candidate : candidates) candidate.kind = kinds.first_of(candidate.pair.second);
-    std::ranges::sort(candidates, {}, [](const Candidate& candidate) {
-      return std::tuple(candidate.kind, candidate.pair.second, -candidate.agreeing, -candidate.pair.first);
-    });
-    std::vector<DocumentPair> likely(candidates.size());
-    std::ranges::transform(candidates, likely.begin(), &Candidate::pair);
-    return likely;
+    for (const Candidates& of : candidates) {
+      for (const DocumentPair& pair : of.pairs) kinds.unite(pair);
+    }
+    for (Candidates& of : candidates) of.kind = kinds.first_of(of.document);
+    std::ranges::sort(candidates, {}, [](const Candidates& of) { return std::tuple(of.kind, of.document); });
+  }
+
+  /// Moves those of a document's pairs to the front, and returns their number.
+  std::size_t likely_pairs(std::span<DocumentPair> pairs, RecentSketches& sketches) const {
+    struct Likely {
+      int agreeing;
+      std::int64_t first;
+      auto operator<=>(const Likely&) const = default;
+    };
+    const std::int64_t document = pairs.front().second;
+    const std::string sketch = options_.sketch(document);
+    std::vector<Likely> likely;
+    for (const DocumentPair& pair : pairs) {
+      const int agreeing = agreeing_bytes(sketches.of(pair.first), sketch);
+      if (may_be_similar(agreeing, sketch.size(), options_.jaccard)) likely.push_back({agreeing, pair.first});
+    }
+    std::ranges::sort(likely, std::greater());
+    likely.erase(std::unique(likely.begin(), likely.end()), likely.end());
+    for (std::size_t i = 0; i < likely.size(); ++i) pairs[i] = {likely[i].first, document};
+    return likely.size();
+  }
+
+  void sort_rejected() {
+    const auto middle = rejected_.begin() + static_cast<std::ptrdiff_t>(sorted_rejected_);
+    std::sort(middle, rejected_.end());
+    std::inplace_merge(rejected_.begin(), middle, rejected_.end());
+    sorted_rejected_ = rejected_.size();
   }
 
   bool is_known(const DocumentPair& pair) {
@@ -157,16 +195,18 @@ class Comparer {
            std::ranges::binary_search(rejected_, pair);
   }
 
-  /// Compares some documents with the earlier ones in their pairs: each with one of them at a time, since most of the
-  /// others are in the same cluster.
-  void compare_documents(std::vector<std::span<const DocumentPair>>& pairs_of, std::vector<DocumentPair>& rejected) {
+  /// Compares each of some documents with one of its candidates at a time, since most of the others are in the same
+  /// cluster.
+  void compare_documents(std::span<Candidates> candidates) {
     for (;;) {
       std::vector<DocumentPair> batch;
-      for (std::span<const DocumentPair>& pairs : pairs_of) {
-        while (!pairs.empty() && is_known(pairs.front())) pairs = pairs.subspan(1);
-        if (pairs.empty()) continue;
-        batch.push_back(pairs.front());
-        pairs = pairs.subspan(1);
+      for (Candidates& of : candidates) {
+        while (!of.pairs.empty() && clusters_.first_of(of.pairs.front().first) == clusters_.first_of(of.document)) {
+          of.pairs = of.pairs.subspan(1);
+        }
+        if (of.pairs.empty()) continue;
+        batch.push_back(of.pairs.front());
+        of.pairs = of.pairs.subspan(1);
       }
       if (batch.empty()) return;
       std::vector<char> similar(batch.size());
@@ -179,22 +219,56 @@ class Comparer {
         if (similar[i] != 0) {
           clusters_.unite(batch[i]);
         } else {
-          rejected.push_back(batch[i]);
+          rejected_.push_back(batch[i]);
         }
       }
       compared_pairs_ += std::ssize(batch);
     }
   }
 
-  static constexpr std::int64_t sketches_at_once = 1024;
+  static constexpr std::int64_t documents_per_cache = 1024;
   static constexpr std::size_t documents_at_once = 64;
   ThreadPool& pool_;
   const DuplicateSearchOptions& options_;
   RecentSets sets_;
   Clusters clusters_;
-  std::vector<DocumentPair> rejected_;  // sorted
+  std::vector<DocumentPair> rejected_;
+  std::size_t sorted_rejected_ = 0;  // number of sorted ones, at the front
   std::int64_t compared_pairs_ = 0;
 };
+
+/// An entry in the order of keys.
+struct Place {
+  std::uint64_t key;
+  std::int64_t document;
+  std::size_t entry;
+};
+
+/// Sorts entries by key, those of one key in their order. Their highest bits divide keys, which are hashes, into about
+/// as many buckets as entries: linear time.
+std::vector<Place> by_key(std::span<const BucketEntry> entries) {
+  constexpr int digit_bits = 11;
+  std::vector<Place> places(entries.size()), sorted(entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) places[i] = {entries[i].key, entries[i].document, i};
+  const int digits = (std::bit_width(entries.size()) + digit_bits - 1) / digit_bits;
+  const auto highest = [&](std::uint64_t key, int count) { return key >> (64 - digit_bits * count); };
+  for (int digit = digits; digit > 0; --digit) {
+    const auto bucket_of = [&](const Place& place) { return highest(place.key, digit) % (1u << digit_bits); };
+    std::vector<std::size_t> ends(std::size_t{1} << digit_bits);  // end of each bucket; at first its begin
+    for (const Place& place : places) ++ends[bucket_of(place)];
+    std::exclusive_scan(ends.begin(), ends.end(), ends.begin(), std::size_t{0});
+    for (const Place& place : places) sorted[ends[bucket_of(place)]++] = place;
+    places.swap(sorted);
+  }
+  for (auto begin = places.begin(); begin != places.end();) {
+    const auto end = std::find_if(begin, places.end(), [&](const Place& place) {
+      return digits > 0 && highest(place.key, digits) != highest(begin->key, digits);
+    });
+    if (!std::ranges::is_sorted(begin, end, {}, &Place::key)) std::ranges::stable_sort(begin, end, {}, &Place::key);
+    begin = end;
+  }
+  return places;
+}
 
 /// Asks the ranks of the first documents of `pairs` for the first ones of their clusters there. All others of that
 /// cluster are then known to be similar, however many pairs have them.
@@ -225,14 +299,14 @@ void compare_bands(Communicator& comm, const Fingerprints& fingerprints, const O
       entries.to(key % ranks).push_back({key, fingerprints.documents[i]});
     }
   }
-  std::vector<BucketEntry> here = entries.exchange(comm);
+  const std::vector<BucketEntry> here = entries.exchange(comm);
   Outgoing<DocumentPair> pairs(comm);
   MetPairs met;
   candidate_pairs(here, options.neighbours, [&](const DocumentPair& pair) {
     if (met.add(pair)) pairs.to(owners.of(pair.second)).push_back(pair);  // where most of its cluster is known
   });
   std::vector<DocumentPair> mine = pairs.exchange(comm);
-  const auto across = std::ranges::partition(
+  const auto across = std::ranges::stable_partition(
       mine, [&](const DocumentPair& pair) { return owners.of(pair.first) == static_cast<std::uint64_t>(comm.rank()); });
   const std::vector<DocumentPair> of_ranks(across.begin(), across.end());
   mine.erase(across.begin(), across.end());
@@ -244,40 +318,20 @@ void compare_bands(Communicator& comm, const Fingerprints& fingerprints, const O
 
 }  // namespace
 
-void candidate_pairs(std::vector<BucketEntry>& entries, std::int64_t neighbours,
+void candidate_pairs(std::span<const BucketEntry> entries, std::int64_t neighbours,
                      const std::function<void(const DocumentPair&)>& take) {
-  std::ranges::sort(entries, {}, [](const BucketEntry& entry) { return std::tuple(entry.key, entry.document); });
+  const std::vector<Place> places = by_key(entries);
+  std::vector<std::size_t> place_of(entries.size());  // 0 of entries that are the first of their keys
+  for (std::size_t at = 1; at < places.size(); ++at) {
+    if (places[at - 1].key == places[at].key) place_of[places[at].entry] = at;
+  }
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    for (std::size_t back = 1; back <= i && static_cast<std::int64_t>(back) <= neighbours; ++back) {
-      if (entries[i - back].key != entries[i].key) break;
-      take({entries[i - back].document, entries[i].document});
+    const std::size_t at = place_of[i];
+    for (std::size_t back = 1; back <= at && static_cast<std::int64_t>(back) <= neighbours; ++back) {
+      if (places[at - back].key != entries[i].key) break;
+      take({places[at - back].document, entries[i].document});
     }
   }
-}
-
-std::int64_t Clusters::first_of(std::int64_t document) {
-  std::int64_t root = document;
-  for (auto found = parent_.find(root); found != parent_.end() && found->second != root; found = parent_.find(root)) {
-    root = found->second;
-  }
-  while (document != root) document = std::exchange(parent_[document], root);
-  return root;
-}
-
-void Clusters::unite(DocumentPair pair) {
-  const std::int64_t a = first_of(pair.first);
-  const std::int64_t b = first_of(pair.second);
-  parent_[std::max(a, b)] = std::min(a, b);  // chains stay short: first_of points all it passes to the root
-}
-
-std::vector<DocumentPair> Clusters::others() {
-  std::vector<DocumentPair> result;
-  for (const auto& entry : parent_) {
-    if (entry.first != entry.second) result.push_back({-1, entry.first});
-  }
-  for (DocumentPair& pair : result) pair.first = first_of(pair.second);
-  std::ranges::sort(result, {}, &DocumentPair::second);
-  return result;
 }
 
 DuplicateSearchResult find_duplicates(Communicator& comm, ThreadPool& pool, const Fingerprints& fingerprints,

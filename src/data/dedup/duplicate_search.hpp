@@ -2,13 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "src/base/hash.hpp"
 #include "src/base/thread_pool.hpp"
 #include "src/comm/communicator.hpp"
+#include "src/data/dedup/clusters.hpp"
 
 namespace trireme::data {
 
@@ -18,31 +19,10 @@ struct BucketEntry {
   std::int64_t document;
 };
 
-/// Two documents; the first comes before the second in the input.
-struct DocumentPair {
-  std::int64_t first;
-  std::int64_t second;
-  auto operator<=>(const DocumentPair&) const = default;
-};
-
 /// Calls `take` for each document with each of the nearest `neighbours` before it in its bucket (entries with the same
-/// key). Sorts the entries: the result does not depend on their order.
-void candidate_pairs(std::vector<BucketEntry>& entries, std::int64_t neighbours,
+/// key), in the order of the later documents. Entries are in the order of documents.
+void candidate_pairs(std::span<const BucketEntry> entries, std::int64_t neighbours,
                      const std::function<void(const DocumentPair&)>& take);
-
-/// Disjoint-set forest of documents. The first document identifies a cluster, independent of the order of pairs. Holds
-/// only documents that occur in a pair.
-class Clusters {
- public:
-  void unite(DocumentPair pair);
-  /// Returns the first document of the cluster; a document in no pair is its own.
-  std::int64_t first_of(std::int64_t document);
-  /// Returns (first of its cluster, document) for every non-first document, sorted by document.
-  std::vector<DocumentPair> others();
-
- private:
-  std::unordered_map<std::int64_t, std::int64_t> parent_;
-};
 
 /// Fingerprints of a rank's documents, by which duplicates are found: 24 + 8 x bands bytes per document of any length.
 struct Fingerprints {
@@ -58,7 +38,7 @@ struct DuplicateSearchOptions {
   /// Returns the MinHash sketch of any rank's document, which rejects most candidates without their texts. All threads
   /// call it.
   std::function<std::string(std::int64_t)> sketch;
-  /// Returns the sorted set of shingles of any rank's document. Must be thread-safe.
+  /// Returns the set of shingles of any rank's document, each once. Must be thread-safe.
   std::function<std::vector<std::uint64_t>(std::int64_t)> shingle_set;
 };
 

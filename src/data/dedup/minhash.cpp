@@ -5,8 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -62,26 +60,36 @@ void add_words(std::string_view text, int size, std::vector<std::uint64_t>& hash
   if (hashes.empty() && count > 0) hashes.push_back(hash_of(text.data() + begins[0], text.data() + last_end));
 }
 
-/// Sorts hashes in about linear time: they are uniformly distributed, so their highest bits give the approximate
-/// position.
-void sort_hashes(std::vector<std::uint64_t>& hashes) {
-  const int bits = std::bit_width(hashes.size());  // as many buckets as hashes, or twice as many
-  if (bits < 2 || hashes.size() > UINT32_MAX) {
-    std::ranges::sort(hashes);
-    return;
+/// A set of at most `max_size` hashes. At most a quarter of its slots are taken, so that few searches go past the
+/// first.
+class HashTable {
+ public:
+  explicit HashTable(std::size_t max_size)
+      : shift_(64 - std::bit_width(4 * max_size | 1)), slots_(std::size_t{1} << (64 - shift_)) {}
+
+  /// Returns whether the hash was not in the set.
+  bool insert(std::uint64_t hash) {
+    if (hash == none) [[unlikely]]
+      return !std::exchange(has_none_, true);
+    return std::exchange(slots_[slot_of(hash)], hash) == none;
   }
-  const auto bucket_of = [&](std::uint64_t hash) { return static_cast<std::size_t>(hash >> (64 - bits)); };
-  std::vector<std::uint32_t> ends(std::size_t{1} << bits);  // end of each bucket; at first its begin
-  for (const std::uint64_t hash : hashes) ++ends[bucket_of(hash)];
-  std::exclusive_scan(ends.begin(), ends.end(), ends.begin(), 0U);
-  std::vector<std::uint64_t> sorted(hashes.size());
-  for (const std::uint64_t hash : hashes) sorted[ends[bucket_of(hash)]++] = hash;
-  for (std::uint32_t begin = 0; const std::uint32_t end : ends) {
-    if (end - begin > 1) std::sort(sorted.begin() + begin, sorted.begin() + end);
-    begin = end;
+  bool contains(std::uint64_t hash) const { return hash == none ? has_none_ : slots_[slot_of(hash)] == hash; }
+
+ private:
+  /// Slot of the hash, or the free one for it. The highest bits of a hash say where the search begins.
+  std::size_t slot_of(std::uint64_t hash) const {
+    std::size_t at = hash >> shift_;
+    // One branch for both ends of a search, since no processor can predict which of them it is.
+    const auto holds_another = [&] { return slots_[at] & -std::uint64_t{slots_[at] != hash}; };
+    while (holds_another() != 0) at = (at + 1) & (slots_.size() - 1);
+    return at;
   }
-  hashes = std::move(sorted);
-}
+
+  static constexpr std::uint64_t none = 0;
+  int shift_;
+  std::vector<std::uint64_t> slots_;
+  bool has_none_ = false;
+};
 
 /// Returns the lowest 32 bits of the hashes, without most of the repeated ones: a table keeps those met last.
 std::vector<std::uint32_t> low_bits(std::span<const std::uint64_t> hashes) {
@@ -126,22 +134,21 @@ void shingle_hashes(std::string_view text, const ShingleOptions& options, std::v
 }
 
 void make_set(std::vector<std::uint64_t>& hashes) {
-  sort_hashes(hashes);
-  hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
+  HashTable met(hashes.size());
+  std::size_t count = 0;
+  for (const std::uint64_t hash : hashes) {
+    hashes[count] = hash;
+    count += met.insert(hash) ? 1 : 0;
+  }
+  hashes.resize(count);
 }
 
 double jaccard(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) {
   if (a.empty() && b.empty()) return 1;
+  HashTable set(b.size());
+  for (const std::uint64_t hash : b) set.insert(hash);
   std::size_t common = 0;
-  std::size_t i = 0;
-  std::size_t j = 0;
-  while (i < a.size() && j < b.size()) {
-    common += a[i] == b[j] ? 1 : 0;
-    const bool step_a = a[i] <= b[j];
-    const bool step_b = b[j] <= a[i];
-    i += step_a ? 1 : 0;
-    j += step_b ? 1 : 0;
-  }
+  for (const std::uint64_t hash : a) common += set.contains(hash) ? 1 : 0;
   return static_cast<double>(common) / static_cast<double>(a.size() + b.size() - common);
 }
 
@@ -187,7 +194,19 @@ void MinHash::band_keys(std::span<const std::uint64_t> shingles, std::span<std::
 }
 
 int agreeing_bytes(std::string_view a, std::string_view b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0, std::plus<>(), std::equal_to<>());
+  constexpr std::uint64_t low_bits = 0x7F7F7F7F7F7F7F7Fu;
+  constexpr std::size_t step = sizeof(std::uint64_t);
+  int differing = 0;
+  std::size_t i = 0;
+  for (std::uint64_t of_a = 0, of_b = 0; i + step <= a.size(); i += step) {
+    std::memcpy(&of_a, a.data() + i, step);
+    std::memcpy(&of_b, b.data() + i, step);
+    const std::uint64_t difference = of_a ^ of_b;
+    // The highest bit of a byte is set if any of its bits is.
+    differing += std::popcount((((difference & low_bits) + low_bits) | difference) & ~low_bits);
+  }
+  for (; i < a.size(); ++i) differing += a[i] != b[i] ? 1 : 0;
+  return static_cast<int>(a.size()) - differing;
 }
 
 bool may_be_similar(int agreeing, std::size_t sketch_bytes, double jaccard) {

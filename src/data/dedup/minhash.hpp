@@ -24,10 +24,10 @@ struct ShingleOptions {
 /// Replaces `hashes`.
 void shingle_hashes(std::string_view text, const ShingleOptions& options, std::vector<std::uint64_t>& hashes);
 
-/// Sorts and removes duplicates.
+/// Removes all but the first of equal hashes.
 void make_set(std::vector<std::uint64_t>& hashes);
 
-/// |A and B| / |A or B| of two sorted sets; 1 if both are empty.
+/// |A and B| / |A or B| of two sets, whose elements are in any order; 1 if both are empty.
 double jaccard(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b);
 
 struct MinHashOptions {

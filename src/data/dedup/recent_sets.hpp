@@ -29,7 +29,7 @@ bool are_similar(const SketchedSet& a, const SketchedSet& b, double threshold);
 class RecentSets {
  public:
   using Set = std::shared_ptr<const SketchedSet>;
-  /// Returns the sorted set of shingles of a document. All threads call it.
+  /// Returns the set of shingles of a document, each once. All threads call it.
   using Read = std::function<std::vector<std::uint64_t>(std::int64_t)>;
   explicit RecentSets(Read read) : read_(std::move(read)) {}
 

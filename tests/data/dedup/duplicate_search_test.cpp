@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <iterator>
 #include <random>
 #include <set>
 
 #include "src/base/hash.hpp"
 #include "src/base/utf8.hpp"
 #include "src/comm/self_communicator.hpp"
+#include "src/data/dedup/clusters.hpp"
 #include "src/data/dedup/minhash.hpp"
 
 namespace trireme::data {
@@ -74,17 +76,28 @@ TEST(Shingles, AreFoldedOnRequest) {
   EXPECT_NE(shingles("Oars and", {}), shingles("oars and", {}));
 }
 
-TEST(Shingles, BecomeASortedSetHoweverManyAreEqual) {
+TEST(Shingles, BecomeASetHoweverManyAreEqual) {
   std::mt19937_64 random(3);
   for (const std::size_t size : {0u, 1u, 2u, 3u, 1000u, 40'000u}) {
     for (const std::uint64_t mask : {~0ull, 7ull, 0ull}) {
       std::vector<std::uint64_t> hashes(size);
       for (std::uint64_t& hash : hashes) hash = mix64(random() & mask);
-      const std::set<std::uint64_t> expected(hashes.begin(), hashes.end());
+      std::vector<std::uint64_t> expected;
+      std::set<std::uint64_t> met;
+      std::ranges::copy_if(hashes, std::back_inserter(expected), [&](auto hash) { return met.insert(hash).second; });
       make_set(hashes);
-      EXPECT_TRUE(std::ranges::equal(hashes, expected));
+      EXPECT_EQ(hashes, expected);
     }
   }
+}
+
+TEST(Shingles, AreComparedInAnyOrder) {
+  const std::vector<std::uint64_t> some{5, 0, std::uint64_t{1} << 63, 7}, others{7, 9, 0};
+  EXPECT_EQ(jaccard(some, others), 2.0 / 5);
+  EXPECT_EQ(jaccard(others, some), 2.0 / 5);
+  EXPECT_EQ(jaccard(some, some), 1);
+  EXPECT_EQ(jaccard(some, {}), 0);
+  EXPECT_EQ(jaccard({}, {}), 1);
 }
 
 // Documents of two templates alternate. Those of one template have J = 0.6; the last nearly repeats document 1.
@@ -219,11 +232,36 @@ TEST(MinHash, SketchesDistinguishSimilarSets) {
 }
 
 TEST(CandidatePairs, JoinDocumentsOfABucketToTheNearestBeforeThem) {
-  std::vector<BucketEntry> entries = {{7, 30}, {9, 1}, {7, 10}, {7, 20}, {8, 2}, {7, 40}};
-  std::vector<DocumentPair> pairs;
-  candidate_pairs(entries, 2, [&](const DocumentPair& pair) { pairs.push_back(pair); });
-  EXPECT_THAT(pairs, ElementsAre(DocumentPair{10, 20}, DocumentPair{20, 30}, DocumentPair{10, 30}, DocumentPair{30, 40},
-                                 DocumentPair{20, 40}));
+  constexpr std::uint64_t high = std::uint64_t{7} << 60;
+  for (const std::uint64_t key : {std::uint64_t{7}, high}) {
+    const std::vector<BucketEntry> entries = {{9, 1},    {3, 2},    {key, 10}, {key + 1, 10},
+                                              {key, 20}, {key, 30}, {key, 40}, {key + 1, 40}};
+    std::vector<DocumentPair> pairs;
+    candidate_pairs(entries, 2, [&](const DocumentPair& pair) { pairs.push_back(pair); });
+    EXPECT_THAT(pairs, ElementsAre(DocumentPair{10, 20}, DocumentPair{20, 30}, DocumentPair{10, 30},
+                                   DocumentPair{30, 40}, DocumentPair{20, 40}, DocumentPair{10, 40}));
+  }
+}
+
+TEST(CandidatePairs, AreThoseThatSortingFinds) {
+  std::mt19937_64 random(9);
+  std::vector<BucketEntry> entries;
+  for (std::int64_t d = 0; d < 5000; ++d) {
+    for (std::uint64_t band = 0; band < 5; ++band) entries.push_back({mix64(random() % 2000 * 5 + band), d});
+  }
+  std::vector<DocumentPair> pairs, expected;
+  candidate_pairs(entries, 16, [&](const DocumentPair& pair) { pairs.push_back(pair); });
+  EXPECT_TRUE(std::ranges::is_sorted(pairs, {}, &DocumentPair::second));
+  std::ranges::stable_sort(entries, {}, &BucketEntry::key);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    for (std::size_t back = 1; back <= std::min<std::size_t>(i, 16) && entries[i - back].key == entries[i].key;
+         ++back) {
+      expected.push_back({entries[i - back].document, entries[i].document});
+    }
+  }
+  std::ranges::sort(pairs);
+  std::ranges::sort(expected);
+  EXPECT_EQ(pairs, expected);
 }
 
 TEST(Clusters, JoinALongChainInLinearTime) {
