@@ -236,6 +236,11 @@ void BpeTokenizer::decode_continuation(std::span<const std::int32_t> ids, std::s
 }
 
 std::vector<std::pair<std::string, std::int32_t>> BpeTokenizer::special_names() const {
+  std::call_once(names_once_, [&] { names_ = find_special_names(); });
+  return names_;
+}
+
+std::vector<std::pair<std::string, std::int32_t>> BpeTokenizer::find_special_names() const {
   const std::vector<std::string>& tokens = vocabulary_.tokens;
   std::vector<std::pair<std::string, std::int32_t>> names;
   const auto add = [&](std::int32_t id) {

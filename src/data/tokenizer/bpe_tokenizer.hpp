@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,7 @@ class BpeTokenizer final : public Tokenizer {
   /// ids of the two sides of each merge. Tokenizers other than GPT-2's continue: pattern, NFC and whole words; the
   /// numbers of special and added tokens; their ids. `bpe_extension_text` follows, if there is one.
   std::string definition() const override;
+  std::vector<std::pair<std::string, std::int32_t>> find_special_names() const;
   /// Sides of each merge; none of a unigram model.
   std::vector<std::pair<std::int32_t, std::int32_t>> merges() const;
   void encode_from(std::string_view text, TextStart start, std::vector<std::int32_t>& ids) const;
@@ -66,6 +68,8 @@ class BpeTokenizer final : public Tokenizer {
   AddedTokens inner_added_;                                    // the latter without what the normalizer prepends
   std::vector<std::string> texts_;                             // by id: its bytes, unless they are the token's
   std::unordered_map<std::string, std::int32_t> whole_texts_;  // if texts without words bypass the merges
+  mutable std::once_flag names_once_;
+  mutable std::vector<std::pair<std::string, std::int32_t>> names_;  // special names, found when first asked for
 };
 
 /// Lines of a payload on the parts of a vocabulary that few have: steps of normalisation other than NFC alone,

@@ -1,6 +1,7 @@
 #include "src/app/commands/commands.hpp"
 
 #include <fmt/ranges.h>
+#include <malloc.h>
 
 #include <optional>
 
@@ -126,6 +127,14 @@ void log_report(const prepare::CorpusBuildOptions& build, const prepare::CorpusB
             static_cast<double>(counts.text_bytes) / 1e6 / elapsed_s);
 }
 
+/// Lets the allocator reuse the memory of one batch of text for the next. By default it returns blocks of a megabyte to
+/// the system, which then clears every page again: a quarter of the processor time.
+void keep_freed_memory() {
+  constexpr int max_block_bytes = 32 << 20, max_kept_bytes = 128 << 20;
+  mallopt(M_MMAP_THRESHOLD, max_block_bytes);
+  mallopt(M_TRIM_THRESHOLD, max_kept_bytes);
+}
+
 }  // namespace
 
 int corpus_build_command(const CommandLine& line) {
@@ -138,6 +147,7 @@ int corpus_build_command(const CommandLine& line) {
   o.declare(options);
   if (!line.read(options)) return 0;
   o.settle(options);
+  keep_freed_memory();
 
   const auto world = line.environment().make_world();
   std::unique_ptr<data::Tokenizer> tokenizer;
