@@ -1,10 +1,13 @@
 #pragma once
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "src/comm/device_communicators.hpp"
@@ -203,11 +206,32 @@ inline void expect_close(const Curve& actual, const Curve& expected, RunToleranc
   expect_close(actual.grad_norm, expected.grad_norm, tolerance.grad_norm);
 }
 
+/// Runs of one rank in `layout`. The ranks divide them, and share the results. Collective.
+inline std::vector<Curve> curves_of_one_rank(Communicator& world, const std::vector<TrainingRunConfig>& configs,
+                                             const Layout& layout = {}) {
+  const auto root_of = [&](std::size_t i) { return static_cast<int>(i) % world.size(); };
+  std::vector<Curve> curves(configs.size());
+  collectively(world, [&] {
+    SelfCommunicator alone;
+    for (std::size_t i = 0; i < configs.size(); ++i) {
+      if (root_of(i) == world.rank()) curves[i] = training_curve(alone, configs[i], layout);
+    }
+  });
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    for (std::vector<double> Curve::*figures : {&Curve::loss, &Curve::grad_norm, &Curve::router_entropy}) {
+      std::vector<double>& own = curves[i].*figures;
+      std::istringstream text(broadcast_text(world, fmt::format("{:.17g}", fmt::join(own, " ")), root_of(i)));
+      own.clear();
+      for (std::string number; text >> number;) own.push_back(std::stod(number));
+    }
+  }
+  return curves;
+}
+
 /// Expects every layout to compute the run of one rank, except for the order of sums, and returns that run. Collective.
 inline Curve expect_run_of_one_rank(Communicator& world, const TrainingRunConfig& config,
                                     const std::vector<Layout>& layouts) {
-  SelfCommunicator alone;
-  const Curve expected = training_curve(alone, config, {});
+  const Curve expected = curves_of_one_rank(world, {config}).front();
   for (const Layout& layout : layouts) {
     SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
     expect_close(training_curve(world, config, layout), expected, tolerance(config.dtype, Comparison::other_order));

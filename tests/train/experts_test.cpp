@@ -189,8 +189,7 @@ TEST(Experts, EveryGridComputesTheRunOfOneRank) {
     config.model = config_with(form, true);
     config.model.max_positions = config.s;
     config.model.hidden_dropout = 0.1;
-    SelfCommunicator alone;
-    const test::Curve expected = test::training_curve(alone, config, "b 2");
+    const test::Curve expected = test::curves_of_one_rank(test::world(), {config}, "b 2").front();
     for (const Layout& grid : layouts(test::world().size())) {
       const Layout layout = form.shared_hidden > 0 ? grid.with("overlap-shared") : grid;
       SCOPED_TRACE(testing::Message() << layout);
@@ -299,8 +298,7 @@ TEST(Experts, CapacityIsThatOfAMicroBatchOnEveryGrid) {
     config.model = config_with(
         {.count = 4, .balance = {{BalanceLoss::none}}, .capacity_factor = 0.75, .drop_by_position = by_position}, true);
     config.model.max_positions = config.s;
-    SelfCommunicator alone;
-    const test::Curve expected = test::training_curve(alone, config, "b 2");
+    const test::Curve expected = test::curves_of_one_rank(test::world(), {config}, "b 2").front();
     for (const Layout& layout : layouts(test::world().size())) {
       SCOPED_TRACE(testing::Message() << layout);
       // Rows without a token change nothing.

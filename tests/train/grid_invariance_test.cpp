@@ -38,7 +38,7 @@ TEST(SyntheticRuns, EveryGridReproducesPyTorchInFp64) {
   for (const char* name : {"synthetic", "synthetic_hot"}) {
     SyntheticRun run = synthetic_run(name);
     EXPECT_EQ(model::parameter_count(run.config.model), run.parameters);
-    if (ranks.size() > 2) run.shorten(6);
+    if (ranks.size() > 1) run.shorten(6);  // one rank, and the grids below in fp32, compute all steps
     for (const Layout& layout : grid_layouts(ranks.size(), run.config)) {
       SCOPED_TRACE(testing::Message() << name << ": " << layout);
       expect_close(training_curve(ranks, run.config, layout), run.curve, tolerance(DType::fp64, comparison_of(name)));

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/comm/self_communicator.hpp"
 #include "tests/fakes/slow_communicator.hpp"
 #include "tests/support/model_variants.hpp"
 #include "tests/support/mpi_world.hpp"
@@ -36,8 +35,7 @@ class RowChunks : public testing::TestWithParam<const char*> {};
 TEST_P(RowChunks, ComputeTheRunOfOneRank) {
   TrainingRunConfig config{.steps = 2};
   model_variant(GetParam()).apply(config.model);
-  SelfCommunicator alone;
-  const Curve expected = training_curve(alone, config, {});
+  const Curve expected = curves_of_one_rank(world(), {config}).front();
   for (const Layout layout : {"tp 2 row-chunks 4 b 2", "tp 2 sp row-chunks 2 b 2",
                               "tp 2 sp row-chunks 4 selective zero2", "tp 2 row-chunks 2 uniform 1"}) {
     SCOPED_TRACE(testing::Message() << layout);
