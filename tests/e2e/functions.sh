@@ -7,6 +7,7 @@ trireme=$(realpath "$1") && [ -x "$trireme" ] || {
 }
 mpiexec=$2
 export LC_ALL=C
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0 # with libraries that are loaded first
 export TRIREME_LOCK_WAIT=0 # a job that is to be refused is refused at once
 [ -n "${keep_gpus:-}" ] || export CUDA_VISIBLE_DEVICES=  # also where there are GPUs these are tests of the CPU backend
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/trireme-e2e-XXXXXX")
@@ -67,8 +68,7 @@ on() {
 # shimmed FAULT AT ARGUMENT...: trireme with a fault, "kill" or an error number, at a call that changes a file killed.h5*; $shim is the
 # io_fault_shim.
 shimmed() {
-  ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:verify_asan_link_order=0} LD_PRELOAD=$shim \
-    TRIREME_FAULT_FOLDER=killed.h5 TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 timeout 180 "$trireme" "${@:3}" >out 2>err
+  LD_PRELOAD=$shim TRIREME_FAULT_FOLDER=killed.h5 TRIREME_FAULT=$1 TRIREME_FAULT_AT=$2 timeout 180 "$trireme" "${@:3}" >out 2>err
   code=$?
 }
 

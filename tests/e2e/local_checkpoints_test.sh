@@ -3,7 +3,6 @@
 # processes, ends with the digits of an undisturbed one.
 source "$(dirname "$0")/functions.sh"
 nodes_shim=$4
-export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 
 make_corpus corpus 1
 here=$PWD

@@ -4,7 +4,6 @@
 keep_gpus=yes
 source "$(dirname "$0")/functions.sh"
 shim=$3
-export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 
 # test_nodes VARIABLE=VALUE...: two ranks stand for two nodes; the variables are those of the second one.
 arguments=(selftest --backend cuda --communicator staged --quick --seconds 0.3 --deterministic-mode --json report.json)

@@ -2,7 +2,6 @@
 # The self-test of an allocation, of ranks that stand for those of two nodes.
 source "$(dirname "$0")/functions.sh"
 shim=$3 nodes_shim=$4
-export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 
 # Rates of ranks that share cores with other tests say nothing: --min-share 0 compares none.
 arguments=(selftest --seconds 0.1 --min-share 0 --save runs/a --json report.json --tp 2)
