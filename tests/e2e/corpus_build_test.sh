@@ -50,6 +50,21 @@ TMPDIR=$PWD/folder done_by 1 corpus build --input - --input-format json --tokeni
 check "standard input makes the same corpus" cmp json.h5 packed.h5
 check "and its copy is gone" [ "$(ls folder)" = "a.jsonl
 b.txt" ]
+mkdir copies
+mkfifo input
+exec 3<>input # stays open: there may be more to read
+TMPDIR=$PWD/copies "$trireme" corpus build --input - --tokenizer bytes --output killed.h5 <input >out 2>err &
+job=$!
+cat text.jsonl >input
+for _ in {1..600}; do
+  if [ -n "$(find /proc/$job/fd -lname "$PWD/copies/*")" ] || ! kill -0 $job; then break; fi
+  sleep 0.1
+done
+check "standard input is copied" [ -n "$(find /proc/$job/fd -lname "$PWD/copies/*")" ]
+kill -9 $job
+wait $job 2>/dev/null
+exec 3>&-
+check "nothing is left of the copy when the command is killed" [ -z "$(ls copies)" ]
 refused 2 "standard input (-) can be read once, by one rank" 2 corpus build --input - --tokenizer bytes --output bad.h5
 refused 3 "none/* matches no file" 1 corpus build --input 'none/*' --tokenizer bytes --output bad.h5
 mkdir empty

@@ -1,5 +1,6 @@
 #include "src/app/options/named_inputs.hpp"
 
+#include <fcntl.h>
 #include <glob.h>
 #include <unistd.h>
 
@@ -37,8 +38,8 @@ std::vector<std::string> files_of_pattern(const std::string& pattern) {
   return {found.gl_pathv, found.gl_pathv + found.gl_pathc};
 }
 
-/// Copies standard input into `path`. The parts of a corpus are read apart, by several threads or again after a stop.
-void copy_standard_input(const std::string& path) {
+/// Copies standard input into `path`, the file `name`. The parts of a corpus are read apart, by several threads.
+void copy_standard_input(const std::string& path, const std::string& name) {
   std::ofstream copy(path, std::ios::binary);
   std::array<char, 1 << 16> block{};
   for (std::size_t got = block.size(); got == block.size();) {
@@ -46,7 +47,7 @@ void copy_standard_input(const std::string& path) {
     copy.write(block.data(), static_cast<std::streamsize>(got));
   }
   TRIREME_CHECK(std::ferror(stdin) == 0, IoError, "cannot read standard input: {}", std::strerror(errno));
-  TRIREME_CHECK(copy.flush().good(), IoError, "cannot write {}: {}. TMPDIR names a folder with more room", path,
+  TRIREME_CHECK(copy.flush().good(), IoError, "cannot write {}: {}. TMPDIR names a folder with more room", name,
                 std::strerror(errno));
 }
 
@@ -59,15 +60,14 @@ NamedInputs::NamedInputs(std::vector<std::string>& paths, int ranks) : NamedInpu
     std::error_code ignored;
     std::vector<std::string> named{path};
     if (path == "-") {
-      TRIREME_CHECK(ranks == 1 && copy_.empty(), ConfigError,
+      TRIREME_CHECK(ranks == 1 && copy_ < 0, ConfigError,
                     "standard input (-) can be read once, by one rank. Write it to a file first");
       std::string name = (std::filesystem::temp_directory_path() / "trireme-input-XXXXXX").string();
-      const int descriptor = mkstemp(name.data());
-      TRIREME_CHECK(descriptor >= 0, IoError, "cannot create {}: {}", name, std::strerror(errno));
-      close(descriptor);
-      copy_ = name;
-      copy_standard_input(copy_);
-      named = {copy_};
+      copy_ = mkostemp(name.data(), O_CLOEXEC);
+      TRIREME_CHECK(copy_ >= 0, IoError, "cannot create {}: {}", name, std::strerror(errno));
+      unlink(name.c_str());  // so nothing is left of a command that is killed
+      named = {fmt::format("/proc/self/fd/{}", copy_)};
+      copy_standard_input(named.front(), name);
     } else if (std::filesystem::is_directory(path, ignored)) {
       named = files_of_folder(path);
     } else if (path.find_first_of("*?[") != path.npos && !std::filesystem::exists(path, ignored)) {
@@ -79,7 +79,7 @@ NamedInputs::NamedInputs(std::vector<std::string>& paths, int ranks) : NamedInpu
 }
 
 NamedInputs::~NamedInputs() {
-  if (!copy_.empty()) unlink(copy_.c_str());
+  if (copy_ >= 0) close(copy_);
 }
 
 }  // namespace trireme::app

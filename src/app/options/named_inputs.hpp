@@ -12,14 +12,14 @@ class NamedInputs {
  public:
   /// Throws DataError if a folder has no files or nothing matches, ConfigError for "-" on several ranks, and IoError.
   NamedInputs(std::vector<std::string>& paths, int ranks);
-  /// Removes the copy.
+  /// Releases the copy, which has no name: it is gone when this process ends, however it does.
   ~NamedInputs();
   NamedInputs& operator=(NamedInputs&&) = delete;
 
  private:
   NamedInputs() = default;
 
-  std::string copy_;
+  int copy_ = -1;  // descriptor
 };
 
 }  // namespace trireme::app
