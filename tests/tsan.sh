@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 source jobs/packages.sh
 
 install_packages "${build_packages[@]}" "${test_packages[@]}"
-# What this sanitizer inserts makes GCC 12 warn of overlaps that are none.
+# GCC 12 warns of overlaps in what this sanitizer inserts, where there are none.
 cmake --preset tsan -D TRIREME_WARNINGS_AS_ERRORS=OFF -D TRIREME_BENCHMARKS=OFF </dev/null
 cmake --build build/tsan --parallel "$(nproc)" --target kernels_canary kernels_test attention_kernels_test \
   flash_attention_kernels_test </dev/null
