@@ -30,7 +30,7 @@ await() {
 
 # Sets `iterations` to those of a small model that take SECONDS, and runs them in the job `whole`.
 undisturbed() { # SECONDS
-  rm -rf "$folder"/{measured,whole}{,.log}  # of another part
+  rm -rf "$folder"/{measured,whole}{,.log}  # runs of another part
   cat src/*/*.hpp >"$folder/text.txt"
   "$TRIREME" corpus build --input "$folder/text.txt" --output "$folder/corpus.h5" --tokenizer bytes 2>"$folder/corpus.log" ||
     fail "corpus build: $(cat "$folder/corpus.log")"
