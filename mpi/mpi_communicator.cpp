@@ -65,40 +65,40 @@ Work MpiCommunicator::start(Operation operation, const char* kind) {
   return Work(std::make_unique<MpiWork>(engine_, engine_->submit(std::move(operation), std::move(description))));
 }
 
-Work MpiCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
-  stream.synchronize();
+Work MpiCommunicator::all_reduce(StreamPoint stream, TensorView data, ReduceOp op) {
+  stream->synchronize();
   if (size_ == 1 || data.numel() == 0) return {};
   return start(mpi::all_reduce(next_channel(), data, op), "an all-reduce");
 }
 
-Work MpiCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) {
+Work MpiCommunicator::reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) {
   TRIREME_CHECK(in.numel() == out.numel() * size_ && in.dtype() == out.dtype(), ShapeError,
                 "reduce-scatter over {} ranks of {} from {} {} to {} {}", size_, name_, name_of(in.dtype()),
                 to_string(in.shape()), name_of(out.dtype()), to_string(out.shape()));
-  stream.synchronize();
+  stream->synchronize();
   if (out.numel() == 0) return {};
   return start(mpi::reduce_scatter(next_channel(), in, out, op), "a reduce-scatter");
 }
 
-Work MpiCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
+Work MpiCommunicator::all_gather(StreamPoint stream, ConstTensorView in, TensorView out) {
   TRIREME_CHECK(in.numel() * size_ == out.numel() && in.dtype() == out.dtype(), ShapeError,
                 "all-gather over {} ranks of {} from {} {} to {} {}", size_, name_, name_of(in.dtype()),
                 to_string(in.shape()), name_of(out.dtype()), to_string(out.shape()));
-  stream.synchronize();
+  stream->synchronize();
   if (in.numel() == 0) return {};
   return start(mpi::all_gather(next_channel(), in, out), "an all-gather");
 }
 
-Work MpiCommunicator::broadcast(Stream& stream, TensorView data, int root) {
+Work MpiCommunicator::broadcast(StreamPoint stream, TensorView data, int root) {
   TRIREME_CHECK(root >= 0 && root < size_, ShapeError, "broadcast from rank {} of {}, which has {}", root, name_,
                 size_);
-  stream.synchronize();
+  stream->synchronize();
   if (size_ == 1 || data.numel() == 0) return {};
   return start(mpi::broadcast(next_channel(), data, root), "a broadcast");
 }
 
-std::vector<Work> MpiCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
-  stream.synchronize();
+std::vector<Work> MpiCommunicator::exchange(StreamPoint stream, std::span<const Transfer> transfers) {
+  stream->synchronize();
   std::vector<Messages> messages(transfers.size(), Messages(comm_, exchange_tag));
   // Receives first: a message with a posted receive is copied only once.
   for (const Transfer::Direction direction : {Transfer::Direction::receive, Transfer::Direction::send}) {
@@ -118,7 +118,7 @@ std::vector<Work> MpiCommunicator::exchange(Stream& stream, std::span<const Tran
   return works;
 }
 
-void MpiCommunicator::barrier() {
+void MpiCommunicator::barrier(const Caller&) {
   ImmediateStream host;
   start(mpi::barrier(next_channel()), "a barrier").wait(host);
 }

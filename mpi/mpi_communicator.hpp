@@ -27,12 +27,12 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const std::string& name() const override { return name_; }
-  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override;
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override;
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override;
-  Work broadcast(Stream& stream, TensorView data, int root) override;
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override;
-  void barrier() override;
+  Work all_reduce(StreamPoint stream, TensorView data, ReduceOp op) override;
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) override;
+  Work all_gather(StreamPoint stream, ConstTensorView in, TensorView out) override;
+  Work broadcast(StreamPoint stream, TensorView data, int root) override;
+  std::vector<Work> exchange(StreamPoint stream, std::span<const Transfer> transfers) override;
+  void barrier(const Caller& caller = Caller::current()) override;
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name,
                                       GroupUse use = GroupUse::general) override;
 

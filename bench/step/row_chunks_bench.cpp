@@ -36,13 +36,13 @@ class LinkedGroup final : public ForwardingCommunicator {
  public:
   LinkedGroup(std::unique_ptr<Communicator> inner, Link& link)
       : ForwardingCommunicator(*inner), inner_(std::move(inner)), link_(link) {}
-  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
+  Work all_reduce(StreamPoint stream, TensorView data, ReduceOp op) override {
     return over_link(2 * data.size_bytes(), inner_->all_reduce(stream, data, op));
   }
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) override {
     return over_link(in.size_bytes(), inner_->reduce_scatter(stream, in, out, op));
   }
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+  Work all_gather(StreamPoint stream, ConstTensorView in, TensorView out) override {
     return over_link(out.size_bytes(), inner_->all_gather(stream, in, out));
   }
 

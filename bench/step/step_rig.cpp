@@ -41,12 +41,12 @@ class FirstAlone final : public ForwardingCommunicator {
  public:
   FirstAlone(int size, ElementwiseKernels& kernels) : ForwardingCommunicator(self_), size_(size), kernels_(kernels) {}
   int size() const override { return size_; }
-  Work all_reduce(Stream&, TensorView, ReduceOp) override { return {}; }
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp) override {
+  Work all_reduce(StreamPoint, TensorView, ReduceOp) override { return {}; }
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp) override {
     copy(stream, in.flat(0, out.numel()), out);
     return {};
   }
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+  Work all_gather(StreamPoint stream, ConstTensorView in, TensorView out) override {
     copy(stream, in, out.flat(0, in.numel()));
     // Doubles the filled part with each copy.
     for (std::int64_t done = in.numel(); done < out.numel(); done *= 2) {
@@ -55,7 +55,7 @@ class FirstAlone final : public ForwardingCommunicator {
     }
     return {};
   }
-  Work grouped_exchange(Stream&, std::span<const Transfer>) override { return {}; }
+  Work grouped_exchange(StreamPoint, std::span<const Transfer>) override { return {}; }
 
  private:
   void copy(Stream& stream, ConstTensorView from, TensorView to) {

@@ -190,7 +190,7 @@ Work NcclCommunicator::enqueue(const char* call, std::string operation,
   return Work(std::make_unique<NcclWork>(handle_, std::move(operation), std::move(room)));
 }
 
-Work NcclCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
+Work NcclCommunicator::all_reduce(StreamPoint stream, TensorView data, ReduceOp op) {
   const ncclDataType_t type = nccl_type(data.dtype());
   if (data.numel() == 0) return {};
   begin(stream);
@@ -199,7 +199,7 @@ Work NcclCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) 
   });
 }
 
-Work NcclCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) {
+Work NcclCommunicator::reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) {
   check_shard("reduce-scatter", *this, in, out);
   const ncclDataType_t type = nccl_type(in.dtype());
   if (out.numel() == 0) return {};
@@ -209,7 +209,7 @@ Work NcclCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, Tensor
   });
 }
 
-Work NcclCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
+Work NcclCommunicator::all_gather(StreamPoint stream, ConstTensorView in, TensorView out) {
   check_shard("all-gather", *this, out, in);
   if (in.numel() == 0) return {};
   begin(stream);
@@ -219,7 +219,7 @@ Work NcclCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView
   });
 }
 
-Work NcclCommunicator::broadcast(Stream& stream, TensorView data, int root) {
+Work NcclCommunicator::broadcast(StreamPoint stream, TensorView data, int root) {
   TRIREME_CHECK(root >= 0 && root < size(), ShapeError, "broadcast from rank {} of {}, which has {}", root, name(),
                 size());
   if (data.numel() == 0) return {};
@@ -229,11 +229,11 @@ Work NcclCommunicator::broadcast(Stream& stream, TensorView data, int root) {
   });
 }
 
-std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
+std::vector<Work> NcclCommunicator::exchange(StreamPoint stream, std::span<const Transfer> transfers) {
   if (transfers.empty()) return {};
   handle_->check_alive();
   if (p2p_communicators_.empty()) make_p2p_communicators();
-  const std::unique_ptr<Event> before = stream.record();
+  const std::unique_ptr<Event> before = stream->record();
   std::vector<Work> works(transfers.size());
   // Receives first: an earlier send that this one waits for may wait for a receive that the peer posts here.
   for (const bool sends : {false, true}) {
@@ -244,7 +244,7 @@ std::vector<Work> NcclCommunicator::exchange(Stream& stream, std::span<const Tra
   return works;
 }
 
-Work NcclCommunicator::grouped_exchange(Stream& stream, std::span<const Transfer> transfers) {
+Work NcclCommunicator::grouped_exchange(StreamPoint stream, std::span<const Transfer> transfers) {
   std::size_t bytes = 0;
   for (const Transfer& transfer : transfers) bytes += transfer.data.size_bytes();
   if (bytes == 0) return {};
@@ -297,7 +297,7 @@ void NcclCommunicator::make_p2p_communicators() {
   }
 }
 
-void NcclCommunicator::barrier() {
+void NcclCommunicator::barrier(const Caller&) {
   ImmediateStream host;
   all_reduce(host, TensorView(token_.data(), DType::int32, {1}), ReduceOp::max).wait(host);
 }

@@ -48,13 +48,13 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return handle_->rank(); }
   int size() const override { return handle_->size(); }
   const std::string& name() const override { return handle_->name(); }
-  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override;
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override;
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override;
-  Work broadcast(Stream& stream, TensorView data, int root) override;
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override;
-  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override;
-  void barrier() override;
+  Work all_reduce(StreamPoint stream, TensorView data, ReduceOp op) override;
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) override;
+  Work all_gather(StreamPoint stream, ConstTensorView in, TensorView out) override;
+  Work broadcast(StreamPoint stream, TensorView data, int root) override;
+  std::vector<Work> exchange(StreamPoint stream, std::span<const Transfer> transfers) override;
+  Work grouped_exchange(StreamPoint stream, std::span<const Transfer> transfers) override;
+  void barrier(const Caller& caller = Caller::current()) override;
   /// RegisteredMemory, if NCCL can register it.
   Allocator& buffers(Allocator& memory) override;
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, GroupUse use) override;

@@ -61,7 +61,7 @@ Work StagedCommunicator::make_work(Work host, Staged out, TensorView result, Buf
   return Work(std::make_unique<StagedWork>(copies_, std::move(host), std::move(in), std::move(out), result));
 }
 
-Work StagedCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
+Work StagedCommunicator::all_reduce(StreamPoint stream, TensorView data, ReduceOp op) {
   Staged staged = copy_out(stream, data);
   copies_->synchronize();
   Work work = host_->all_reduce(immediate_, staged.view, op);
@@ -77,28 +77,28 @@ Work StagedCommunicator::stage(Stream& stream, ConstTensorView in, TensorView ou
   return make_work(std::move(work), std::move(to), out, std::move(from.buffer));
 }
 
-Work StagedCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) {
+Work StagedCommunicator::reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) {
   return stage(stream, in, out,
                [&](TensorView from, TensorView to) { return host_->reduce_scatter(immediate_, from, to, op); });
 }
 
-Work StagedCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
+Work StagedCommunicator::all_gather(StreamPoint stream, ConstTensorView in, TensorView out) {
   return stage(stream, in, out,
                [&](TensorView from, TensorView to) { return host_->all_gather(immediate_, from, to); });
 }
 
-Work StagedCommunicator::broadcast(Stream& stream, TensorView data, int root) {
+Work StagedCommunicator::broadcast(StreamPoint stream, TensorView data, int root) {
   const bool sends = root == rank();
   Staged staged = sends ? copy_out(stream, data) : allocate(data);
   // Needed for receives, too: earlier work on the stream may still use the tensor.
-  copies_->wait(*stream.record());
+  copies_->wait(*stream->record());
   copies_->synchronize();
   Work work = host_->broadcast(immediate_, staged.view, root);
   return make_work(std::move(work), std::move(staged), sends ? TensorView() : data);
 }
 
-std::vector<Work> StagedCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
-  copies_->wait(*stream.record());
+std::vector<Work> StagedCommunicator::exchange(StreamPoint stream, std::span<const Transfer> transfers) {
+  copies_->wait(*stream->record());
   std::vector<Staged> staged;
   std::vector<Transfer> on_host(transfers.begin(), transfers.end());
   for (Transfer& transfer : on_host) {

@@ -80,15 +80,15 @@ void Work::wait(Stream& stream) {
   state->wait(stream);
 }
 
-std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text) {
-  const std::vector<std::int64_t> sizes = all_gather_number(comm, static_cast<std::int64_t>(text.size()));
+std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text, const Caller& caller) {
+  const std::vector<std::int64_t> sizes = all_gather_number(comm, static_cast<std::int64_t>(text.size()), caller);
   const std::size_t ranks = sizes.size();
   // Padded to the longest, for one all-gather of equal shards.
   const std::int64_t max_size = *std::ranges::max_element(sizes);
   if (max_size == 0) return std::vector<std::string>(ranks);
   std::vector<std::uint8_t> padded(static_cast<std::size_t>(max_size));
   std::memcpy(padded.data(), text.data(), text.size());
-  const std::vector<std::uint8_t> all = all_gather_numbers<std::uint8_t>(comm, padded);
+  const std::vector<std::uint8_t> all = all_gather_numbers<std::uint8_t>(comm, padded, caller);
   std::vector<std::string> texts(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
     texts[r].assign(reinterpret_cast<const char*>(all.data()) + r * padded.size(), static_cast<std::size_t>(sizes[r]));
@@ -96,12 +96,12 @@ std::vector<std::string> all_gather_text(Communicator& comm, const std::string& 
   return texts;
 }
 
-std::vector<std::string> gather_text(Communicator& comm, const std::string& text, int root) {
+std::vector<std::string> gather_text(Communicator& comm, const std::string& text, int root, const Caller& caller) {
   ImmediateStream host;
   const auto view_of = [](std::string& bytes) {
     return TensorView(reinterpret_cast<std::uint8_t*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())});
   };
-  const std::vector<std::int64_t> sizes = all_gather_number(comm, static_cast<std::int64_t>(text.size()));
+  const std::vector<std::int64_t> sizes = all_gather_number(comm, static_cast<std::int64_t>(text.size()), caller);
   const std::size_t ranks = sizes.size();
   std::string mine = text;
   std::vector<std::string> texts;
@@ -117,35 +117,36 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
   } else if (!mine.empty()) {
     transfers.push_back({Transfer::Direction::send, root, view_of(mine)});
   }
-  for (Work& work : comm.exchange(host, transfers)) work.wait(host);
+  for (Work& work : comm.exchange({host, caller}, transfers)) work.wait(host);
   return texts;
 }
 
-Work Communicator::grouped_exchange(Stream& stream, std::span<const Transfer> transfers) {
+Work Communicator::grouped_exchange(StreamPoint stream, std::span<const Transfer> transfers) {
   return Work(std::make_unique<AllOf>(exchange(stream, transfers)));
 }
 
-std::vector<std::string> gather_distinct_text(Communicator& comm, const std::string& text, int root) {
+std::vector<std::string> gather_distinct_text(Communicator& comm, const std::string& text, int root,
+                                              const Caller& caller) {
   const DigestWords own = digest_words(text);
-  const std::vector<std::int64_t> all = all_gather_numbers<std::int64_t>(comm, own);
+  const std::vector<std::int64_t> all = all_gather_numbers<std::int64_t>(comm, own, caller);
   const bool is_first = std::ranges::search(all, own).begin() - all.begin() == 2 * comm.rank();
-  std::vector<std::string> texts = gather_text(comm, is_first ? text : "", root);
+  std::vector<std::string> texts = gather_text(comm, is_first ? text : "", root, caller);
   std::erase(texts, "");
   return texts;
 }
 
-std::string broadcast_text(Communicator& comm, const std::string& text, int root) {
+std::string broadcast_text(Communicator& comm, const std::string& text, int root, const Caller& caller) {
   ImmediateStream host;
   std::int64_t size = static_cast<std::int64_t>(text.size());
-  comm.broadcast(host, TensorView(&size, {1}), root).wait(host);
+  comm.broadcast({host, caller}, TensorView(&size, {1}), root).wait(host);
   std::string result = comm.rank() == root ? text : std::string(static_cast<std::size_t>(size), '\0');
   if (size > 0) {
-    comm.broadcast(host, TensorView(reinterpret_cast<std::uint8_t*>(result.data()), {size}), root).wait(host);
+    comm.broadcast({host, caller}, TensorView(reinterpret_cast<std::uint8_t*>(result.data()), {size}), root).wait(host);
   }
   return result;
 }
 
-void collectively(Communicator& comm, const std::function<void()>& function) {
+void collectively(Communicator& comm, const std::function<void()>& function, const Caller& caller) {
   if (comm.size() == 1) return function();
   std::string report;  // "<exit code> <message>", empty on success
   try {
@@ -159,22 +160,22 @@ void collectively(Communicator& comm, const std::function<void()>& function) {
   }
   // The first failed rank, counted from the end so the maximum finds it; 0 if none.
   const std::int64_t first =
-      all_reduce_number<std::int64_t>(comm, report.empty() ? 0 : comm.size() - comm.rank(), ReduceOp::max);
+      all_reduce_number<std::int64_t>(comm, report.empty() ? 0 : comm.size() - comm.rank(), ReduceOp::max, caller);
   if (first == 0) return;
   const int rank = comm.size() - static_cast<int>(first);
-  report = broadcast_text(comm, report, rank);
+  report = broadcast_text(comm, report, rank, caller);
   const std::size_t space = report.find(' ');
   throw CollectiveError(static_cast<ExitCode>(std::stoi(report.substr(0, space))),
                         (rank == 0 ? "" : "rank " + std::to_string(rank) + ": ") + report.substr(space + 1));
 }
 
-void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text) {
+void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text, const Caller& caller) {
   // The minimum digest is the complement of the maximum complement. All are equal if it equals the maximum.
   const DigestWords own = digest_words(text);
   std::array<std::int64_t, 4> extremes = {own[0], ~own[0], own[1], ~own[1]};
-  all_reduce_numbers(comm, extremes, ReduceOp::max);
+  all_reduce_numbers(comm, extremes, ReduceOp::max, caller);
   if (extremes[0] == ~extremes[1] && extremes[2] == ~extremes[3]) return;
-  const std::vector<std::string> digests = all_gather_text(comm, digest(text.data(), text.size()));
+  const std::vector<std::string> digests = all_gather_text(comm, digest(text.data(), text.size()), caller);
   std::string different;
   int first = 0;
   for (int rank = 0; rank < comm.size(); ++rank) {
@@ -182,8 +183,8 @@ void check_same_everywhere(Communicator& comm, const std::string& what, const st
     if (different.empty()) first = rank;
     different += (different.empty() ? "" : ", ") + std::to_string(rank);
   }
-  const std::string of_rank_0 = broadcast_text(comm, text, 0);
-  const std::string of_first = broadcast_text(comm, text, first);
+  const std::string of_rank_0 = broadcast_text(comm, text, 0, caller);
+  const std::string of_first = broadcast_text(comm, text, first, caller);
   throw CollectiveError(
       ExitCode::usage,
       fmt::format("{} differs between ranks: not the same as on rank 0 on rank(s) {} of {}. First difference, rank 0 "

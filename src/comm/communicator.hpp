@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,24 @@
 namespace trireme {
 
 enum class ReduceOp { sum, max };
+
+/// Line of the source that calls an operation, for records of communication.
+using Caller = std::source_location;
+
+/// End of the work that is on a stream, after which an operation begins, and its caller. Calls pass the stream; what
+/// forwards an operation passes the point on, and so the first caller.
+class StreamPoint {
+ public:
+  StreamPoint(Stream& stream, const Caller& caller = Caller::current())  // NOLINT(google-explicit-constructor)
+      : stream_(&stream), caller_(caller) {}
+  operator Stream&() const { return *stream_; }  // NOLINT(google-explicit-constructor)
+  Stream* operator->() const { return stream_; }
+  const Caller& caller() const { return caller_; }
+
+ private:
+  Stream* stream_;
+  Caller caller_;
+};
 
 /// One message of a grouped exchange with one other rank.
 struct Transfer {
@@ -70,22 +89,22 @@ class Communicator {
   virtual const std::string& name() const = 0;
 
   /// data = sum or maximum over ranks, in place. Any floating-point type, int64, int32.
-  [[nodiscard]] virtual Work all_reduce(Stream& stream, TensorView data, ReduceOp op) = 0;
+  [[nodiscard]] virtual Work all_reduce(StreamPoint stream, TensorView data, ReduceOp op) = 0;
   /// out = this rank's shard of the sum or maximum; in [size * k], out [k]. Shard r goes to rank r.
-  [[nodiscard]] virtual Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) = 0;
+  [[nodiscard]] virtual Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) = 0;
   /// out = the ranks' inputs concatenated in rank order; in [k], out [size * k]. Any type. `in` may be this rank's own
   /// shard of `out`.
-  [[nodiscard]] virtual Work all_gather(Stream& stream, ConstTensorView in, TensorView out) = 0;
+  [[nodiscard]] virtual Work all_gather(StreamPoint stream, ConstTensorView in, TensorView out) = 0;
   /// data of rank `root` on every rank. Any type.
-  [[nodiscard]] virtual Work broadcast(Stream& stream, TensorView data, int root) = 0;
+  [[nodiscard]] virtual Work broadcast(StreamPoint stream, TensorView data, int root) = 0;
   /// Sends and receives as one group, which cannot deadlock in any order. Messages between two ranks arrive in order.
   /// Returns one Work per transfer, in order. On GPUs only between neighbours of the ring of ranks.
-  [[nodiscard]] virtual std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) = 0;
+  [[nodiscard]] virtual std::vector<Work> exchange(StreamPoint stream, std::span<const Transfer> transfers) = 0;
   /// Sends and receives between any ranks as one operation of the group. A rank without transfers may omit the call;
   /// otherwise it is ordered like the collectives of this communicator. Messages between two ranks arrive in order.
-  [[nodiscard]] virtual Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers);
+  [[nodiscard]] virtual Work grouped_exchange(StreamPoint stream, std::span<const Transfer> transfers);
   /// Blocks the host until every rank arrives.
-  virtual void barrier() = 0;
+  virtual void barrier(const Caller& caller = Caller::current()) = 0;
 
   /// Memory for tensors of this group's operations: that of `memory`, or some that the group reads and writes faster.
   /// All ranks of the group allocate it in the same order and with equal sizes, and free it before the group ends.
@@ -106,24 +125,29 @@ class CollectiveError : public Error {
 /// Runs `function` on every rank of `comm` (host memory). If it throws on any, all throw a CollectiveError with the
 /// exit code and message of the first such rank. Use it for operations that may fail on one rank alone, such as file
 /// access. In a group of one the error propagates unchanged.
-void collectively(Communicator& comm, const std::function<void()>& function);
+void collectively(Communicator& comm, const std::function<void()>& function, const Caller& caller = Caller::current());
 
 /// Gathers the texts of all ranks, in rank order, on every rank. `comm` works on host memory.
-std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text);
+std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text,
+                                         const Caller& caller = Caller::current());
 
 /// Gathers the texts of all ranks, in rank order, on rank `root`; returns nothing on the others, which saves memory.
 /// `comm` works on host memory.
-std::vector<std::string> gather_text(Communicator& comm, const std::string& text, int root);
+std::vector<std::string> gather_text(Communicator& comm, const std::string& text, int root,
+                                     const Caller& caller = Caller::current());
 
 /// Gathers the distinct non-empty texts of all ranks, in order of first occurrence, on rank `root`; returns nothing on
 /// the others. Only the first rank with a text sends it. `comm` works on host memory.
-std::vector<std::string> gather_distinct_text(Communicator& comm, const std::string& text, int root);
+std::vector<std::string> gather_distinct_text(Communicator& comm, const std::string& text, int root,
+                                              const Caller& caller = Caller::current());
 
 /// Broadcasts the text of rank `root`. `comm` works on host memory.
-std::string broadcast_text(Communicator& comm, const std::string& text, int root);
+std::string broadcast_text(Communicator& comm, const std::string& text, int root,
+                           const Caller& caller = Caller::current());
 
 /// Throws CollectiveError (ExitCode::usage), naming the differing ranks and the first differing line, unless all ranks
 /// pass the same text. `what` names the text: "the configuration". `comm` works on host memory.
-void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text);
+void check_same_everywhere(Communicator& comm, const std::string& what, const std::string& text,
+                           const Caller& caller = Caller::current());
 
 }  // namespace trireme

@@ -1,18 +1,11 @@
 #include "src/comm/flight_record.hpp"
 
-#include <cxxabi.h>
-#include <dlfcn.h>
-#include <execinfo.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <array>
-#include <cctype>
 #include <chrono>
-#include <cstdlib>
-#include <map>
 #include <span>
 
 #include "src/base/machine.hpp"
@@ -21,43 +14,25 @@
 namespace trireme {
 namespace {
 
-/// Returns the function at an address of code, without arguments and the outer namespace; empty if it has no public
-/// symbol, or is part of a communicator or of its helpers, which are in the outer namespace itself.
-std::string name_of_caller(void* address) {
-  Dl_info info{};
-  if (dladdr(address, &info) == 0 || info.dli_sname == nullptr) return {};
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> demangled(
-      abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status), &std::free);
-  if (!demangled) return {};
-  std::string_view name = demangled.get();
-  name = name.substr(0, name.find_first_of("(<"));
-  name.remove_prefix(name.rfind(' ') + 1);  // the type that a template returns
-  constexpr std::string_view outer = "trireme::";
-  if (!name.starts_with(outer) || name.find("Communicat") != name.npos) return {};
-  name.remove_prefix(outer.size());
-  const bool is_nested = name.find("::") != name.npos && std::islower(static_cast<unsigned char>(name.front())) != 0;
-  return is_nested ? std::string(name) : std::string();
+/// Returns the path of a caller's file in the sources, and its line: "src/model/stage/embedding.cpp:88".
+std::string line_of(const Caller& caller) {
+  const std::string_view own_file = std::source_location::current().file_name();
+  const std::size_t root = own_file.size() - std::string_view("src/comm/flight_record.cpp").size();
+  std::string_view file = caller.file_name();
+  if (file.starts_with(own_file.substr(0, root))) file.remove_prefix(root);
+  return fmt::format("{}:{}", file, caller.line());
 }
 
-/// Names of the functions that call a communicator.
-class Callers {
- public:
-  /// The innermost function on this thread's stack that has a name; "-" if none near the call has one.
-  std::string_view innermost() {
-    std::array<void*, 12> frames{};
-    const int depth = backtrace(frames.data(), static_cast<int>(frames.size()));
-    for (void* frame : std::span(frames).first(static_cast<std::size_t>(depth))) {
-      const auto [found, is_new] = names_.try_emplace(frame);
-      if (is_new) found->second = name_of_caller(frame);
-      if (!found->second.empty()) return found->second;
-    }
-    return "-";
-  }
-
- private:
-  std::map<void*, std::string> names_;  // by address in the code
-};
+/// Returns the function of a caller without the type it returns, arguments and outer namespace:
+/// "model::Embedding::forward".
+std::string_view function_of(const Caller& caller) {
+  std::string_view name = caller.function_name();
+  constexpr std::string_view outer = "trireme::";
+  name = name.substr(0, name.find('('));
+  name.remove_prefix(name.rfind(' ') + 1);
+  if (name.starts_with(outer)) name.remove_prefix(outer.size());
+  return name;
+}
 
 class RecordedCommunicator final : public ForwardingCommunicator {
  public:
@@ -70,37 +45,38 @@ class RecordedCommunicator final : public ForwardingCommunicator {
         compute_(&compute),
         record_(record) {}
 
-  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
+  Work all_reduce(StreamPoint stream, TensorView data, ReduceOp op) override {
     add(stream, op == ReduceOp::sum ? "all-reduce" : "all-reduce-max", data);
     return ForwardingCommunicator::all_reduce(stream, data, op);
   }
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) override {
     add(stream, "reduce-scatter", in);
     return ForwardingCommunicator::reduce_scatter(stream, in, out, op);
   }
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+  Work all_gather(StreamPoint stream, ConstTensorView in, TensorView out) override {
     add(stream, "all-gather", out);
     return ForwardingCommunicator::all_gather(stream, in, out);
   }
-  Work broadcast(Stream& stream, TensorView data, int root) override {
+  Work broadcast(StreamPoint stream, TensorView data, int root) override {
     add(stream, "broadcast", data);
     return ForwardingCommunicator::broadcast(stream, data, root);
   }
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
+  std::vector<Work> exchange(StreamPoint stream, std::span<const Transfer> transfers) override {
     add(stream, transfers);
     return ForwardingCommunicator::exchange(stream, transfers);
   }
-  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override {
+  Work grouped_exchange(StreamPoint stream, std::span<const Transfer> transfers) override {
     add(stream, transfers);
     return ForwardingCommunicator::grouped_exchange(stream, transfers);
   }
-  void barrier() override {
-    record_.add(call("barrier", ++collectives_, "-"));
-    ForwardingCommunicator::barrier();
+  void barrier(const Caller& caller) override {
+    record_.add(call("barrier", ++collectives_, "-", caller));
+    ForwardingCommunicator::barrier(caller);
   }
 
  private:
-  FlightRecord::Call call(std::string_view operation, std::int64_t number, std::string_view stream) {
+  FlightRecord::Call call(std::string_view operation, std::int64_t number, std::string_view stream,
+                          const Caller& caller) {
     return {.number = number,
             .group = name(),
             .first_rank = ranks_.front(),
@@ -110,24 +86,25 @@ class RecordedCommunicator final : public ForwardingCommunicator {
             .type = "-",
             .elements = 0,
             .stream = stream,
-            .caller = callers_.innermost()};
+            .function = function_of(caller),
+            .line = line_of(caller)};
   }
   std::string_view name_of_stream(const Stream& stream) const {
     if (&stream == compute_) return "compute";
     return dynamic_cast<const ImmediateStream*>(&stream) != nullptr ? "host" : "other";
   }
-  void add(const Stream& stream, std::string_view operation, ConstTensorView data) {
-    FlightRecord::Call added = call(operation, ++collectives_, name_of_stream(stream));
+  void add(const StreamPoint& stream, std::string_view operation, ConstTensorView data) {
+    FlightRecord::Call added = call(operation, ++collectives_, name_of_stream(stream), stream.caller());
     added.type = name_of(data.dtype());
     added.elements = data.numel();
     record_.add(added);
   }
-  void add(const Stream& stream, std::span<const Transfer> transfers) {
+  void add(const StreamPoint& stream, std::span<const Transfer> transfers) {
     for (const Transfer& transfer : transfers) {
       const bool sends = transfer.direction == Transfer::Direction::send;
       const auto peer = static_cast<std::size_t>(transfer.peer);
-      FlightRecord::Call added =
-          call(sends ? "send" : "receive", ++(sends ? sent_ : received_)[peer], name_of_stream(stream));
+      FlightRecord::Call added = call(sends ? "send" : "receive", ++(sends ? sent_ : received_)[peer],
+                                      name_of_stream(stream), stream.caller());
       added.peer = ranks_[peer];
       added.type = name_of(transfer.data.dtype());
       added.elements = transfer.data.numel();
@@ -140,7 +117,6 @@ class RecordedCommunicator final : public ForwardingCommunicator {
   std::vector<std::int64_t> sent_, received_;  // by rank of the group
   const Stream* compute_;
   FlightRecord& record_;
-  Callers callers_;
 };
 
 }  // namespace
@@ -155,7 +131,7 @@ std::string utc_text(const char* date) {
 }
 
 FlightRecord::FlightRecord(Write write, int rank, int world_size) : write_(std::move(write)) {
-  this->write(fmt::format("flight record 3 of rank {} of {} on host {:.32}, process {}, since {}Z", rank, world_size,
+  this->write(fmt::format("flight record 4 of rank {} of {} on host {:.32}, process {}, since {}Z", rank, world_size,
                           host_name(), getpid(), utc_text()),
               0);
 }
@@ -164,9 +140,9 @@ void FlightRecord::add(const Call& call) {
   const std::lock_guard lock(mutex_);
   const std::int64_t number = ++calls_;
   const bool has_place = !ranges_.empty() && thread_of_ranges_ == std::this_thread::get_id();
-  write(fmt::format("{} {} {}Z {} {} {} {} {} {} {} {} {} {}", number, call.number, utc_text(), call.group,
+  write(fmt::format("{} {} {}Z {} {} {} {} {} {} {} {} {} {} {}", number, call.number, utc_text(), call.group,
                     call.first_rank, call.size, call.operation, call.peer < 0 ? "-" : fmt::format("{}", call.peer),
-                    call.type, call.elements, call.stream, call.caller,
+                    call.type, call.elements, call.stream, call.function, call.line,
                     has_place ? fmt::format("{}", fmt::join(ranges_, "/")) : "-"),
         1 + (number - 1) % kept);
 }

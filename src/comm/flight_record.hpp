@@ -20,16 +20,17 @@ std::string utc_text(const char* date = "%FT%T");
 /// Last communications that a rank has called, as lines of text in a file that outlives the process. Each call writes
 /// its line before it communicates: a rank that hangs or dies has its last call there.
 ///
-/// The file is a line that names the rank, "flight record 3 of rank 3 of 8 on host n1, process 77, since TIME", and a
+/// The file is a line that names the rank, "flight record 4 of rank 3 of 8 on host n1, process 77, since TIME", and a
 /// ring of `kept` lines, each of `line_bytes` with its line feed. A call has the fields number, number in its channel,
 /// time (UTC), group, first rank of the group, its size, operation, other rank or -, type, elements, the stream whose
 /// work it follows (compute, host, other; - for a barrier), the function of the program that called, without arguments,
-/// "model::Embedding::forward", and its place: the ranges that are open on its thread, from the outermost,
-/// "iteration/forward". The calls of a channel are in the same order on its ranks: the collectives of a
-/// group, or the messages from one rank to another. `report::flight_findings` compares the files of a job.
+/// "model::Embedding::forward", its line in the sources, "src/model/stage/embedding.cpp:88", and its place: the ranges
+/// that are open on its thread, from the outermost, "iteration/forward". The calls of a channel are in the same order
+/// on its ranks: the collectives of a group, or the messages from one rank to another. `report::flight_findings`
+/// compares the files of a job.
 class FlightRecord final : public RangeMarker {
  public:
-  static constexpr std::int64_t kept = 250, line_bytes = 224;
+  static constexpr std::int64_t kept = 250, line_bytes = 320;
 
   /// Writes a line at a byte of the file.
   using Write = std::function<void(std::string_view line, std::int64_t offset)>;
@@ -44,7 +45,8 @@ class FlightRecord final : public RangeMarker {
     std::string_view type;
     std::int64_t elements = 0;
     std::string_view stream = "-";
-    std::string_view caller = "-";
+    std::string_view function = "-";
+    std::string line = "-";
   };
   /// Thread-safe.
   void add(const Call& call);

@@ -20,21 +20,25 @@ class ForwardingCommunicator : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   const std::string& name() const override { return inner_.name(); }
-  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override { return inner_.all_reduce(stream, data, op); }
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+  Work all_reduce(StreamPoint stream, TensorView data, ReduceOp op) override {
+    return inner_.all_reduce(stream, data, op);
+  }
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) override {
     return inner_.reduce_scatter(stream, in, out, op);
   }
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+  Work all_gather(StreamPoint stream, ConstTensorView in, TensorView out) override {
     return inner_.all_gather(stream, in, out);
   }
-  Work broadcast(Stream& stream, TensorView data, int root) override { return inner_.broadcast(stream, data, root); }
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
+  Work broadcast(StreamPoint stream, TensorView data, int root) override {
+    return inner_.broadcast(stream, data, root);
+  }
+  std::vector<Work> exchange(StreamPoint stream, std::span<const Transfer> transfers) override {
     return inner_.exchange(stream, transfers);
   }
-  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override {
+  Work grouped_exchange(StreamPoint stream, std::span<const Transfer> transfers) override {
     return inner_.grouped_exchange(stream, transfers);
   }
-  void barrier() override { inner_.barrier(); }
+  void barrier(const Caller& caller) override { inner_.barrier(caller); }
   Allocator& buffers(Allocator& memory) override { return inner_.buffers(memory); }
   std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, GroupUse use) override {
     return inner_.split(colour, key, name, use);

@@ -3,7 +3,8 @@
 namespace trireme {
 
 std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
-                                                        std::span<const std::span<const std::uint8_t>> outgoing) {
+                                                        std::span<const std::span<const std::uint8_t>> outgoing,
+                                                        const Caller& caller) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto own = static_cast<std::size_t>(comm.rank());
   TRIREME_CHECK(outgoing.size() == ranks, ShapeError, "{} messages for {} ranks", outgoing.size(), ranks);
@@ -16,7 +17,7 @@ std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
   std::vector<std::int64_t> sizes;
   for (const auto& message : outgoing) sizes.push_back(static_cast<std::int64_t>(message.size()));
   std::vector<std::int64_t> all_sizes(ranks * ranks);
-  comm.all_gather(host, TensorView(sizes.data(), {comm.size()}),
+  comm.all_gather({host, caller}, TensorView(sizes.data(), {comm.size()}),
                   TensorView(all_sizes.data(), {std::int64_t{comm.size()} * comm.size()}))
       .wait(host);
   std::vector<Transfer> transfers;
@@ -33,7 +34,7 @@ std::vector<std::vector<std::uint8_t>> all_to_all_bytes(Communicator& comm,
       transfers.push_back({Transfer::Direction::receive, peer, TensorView(incoming[r].data(), {size})});
     }
   }
-  for (Work& work : comm.exchange(host, transfers)) work.wait(host);
+  for (Work& work : comm.exchange({host, caller}, transfers)) work.wait(host);
   return incoming;
 }
 

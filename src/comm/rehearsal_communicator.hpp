@@ -12,14 +12,14 @@ class RehearsalCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const std::string& name() const override { return name_; }
-  Work all_reduce(Stream&, TensorView, ReduceOp) override { return {}; }
-  Work reduce_scatter(Stream&, ConstTensorView, TensorView, ReduceOp) override { return {}; }
-  Work all_gather(Stream&, ConstTensorView, TensorView) override { return {}; }
-  Work broadcast(Stream&, TensorView, int) override { return {}; }
-  std::vector<Work> exchange(Stream&, std::span<const Transfer> transfers) override {
+  Work all_reduce(StreamPoint, TensorView, ReduceOp) override { return {}; }
+  Work reduce_scatter(StreamPoint, ConstTensorView, TensorView, ReduceOp) override { return {}; }
+  Work all_gather(StreamPoint, ConstTensorView, TensorView) override { return {}; }
+  Work broadcast(StreamPoint, TensorView, int) override { return {}; }
+  std::vector<Work> exchange(StreamPoint, std::span<const Transfer> transfers) override {
     return std::vector<Work>(transfers.size());
   }
-  void barrier() override {}
+  void barrier(const Caller&) override {}
   std::unique_ptr<Communicator> split(int, int, const std::string& name, GroupUse) override {
     throw ShapeError("making the group '" + name + "' failed: a rehearsal has no other ranks to exchange colours with");
   }

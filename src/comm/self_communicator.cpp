@@ -30,18 +30,18 @@ void SelfCommunicator::copy(Stream& stream, ConstTensorView in, TensorView out) 
   if (in.data() != out.data()) copy_(stream, in, out);
 }
 
-Work SelfCommunicator::all_reduce(Stream&, TensorView, ReduceOp) { return {}; }
-Work SelfCommunicator::reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp) {
+Work SelfCommunicator::all_reduce(StreamPoint, TensorView, ReduceOp) { return {}; }
+Work SelfCommunicator::reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp) {
   copy(stream, in, out);
   return work_on(stream);
 }
-Work SelfCommunicator::all_gather(Stream& stream, ConstTensorView in, TensorView out) {
+Work SelfCommunicator::all_gather(StreamPoint stream, ConstTensorView in, TensorView out) {
   copy(stream, in, out);
   return work_on(stream);
 }
-Work SelfCommunicator::broadcast(Stream&, TensorView, int) { return {}; }
+Work SelfCommunicator::broadcast(StreamPoint, TensorView, int) { return {}; }
 
-std::vector<Work> SelfCommunicator::exchange(Stream& stream, std::span<const Transfer> transfers) {
+std::vector<Work> SelfCommunicator::exchange(StreamPoint stream, std::span<const Transfer> transfers) {
   std::vector<const Transfer*> sends;
   std::vector<const Transfer*> receives;
   for (const Transfer& transfer : transfers) {

@@ -43,7 +43,8 @@ struct RankCall {
   const Flight* flight;
   const FlightCall* call;
   std::string place() const {
-    return (call->place == "-" ? "" : " in " + call->place) + (call->caller == "-" ? "" : " by " + call->caller);
+    return (call->place == "-" ? "" : " in " + call->place) +
+           (call->function == "-" ? "" : fmt::format(" by {} ({})", call->function, call->line));
   }
   /// Text that agrees on all ranks of a channel.
   std::string text() const {
@@ -126,7 +127,7 @@ Flight parse_flight(std::string_view text, const std::string& name) {
   skip(1);
   bool is_flight = rest == "flight";
   skip(2);
-  is_flight = is_flight && rest == "3";
+  is_flight = is_flight && rest == "4";
   skip(2);
   head >> flight.rank;
   skip(1);
@@ -148,7 +149,7 @@ Flight parse_flight(std::string_view text, const std::string& name) {
     FlightCall call;
     std::string peer;
     line >> call.number >> call.of_channel >> call.time >> call.group >> call.first_rank >> call.size >>
-        call.operation >> peer >> call.type >> call.elements >> call.stream >> call.caller >> std::ws;
+        call.operation >> peer >> call.type >> call.elements >> call.stream >> call.function >> call.line >> std::ws;
     std::getline(line, call.place);
     if (!line) continue;
     call.place.erase(call.place.find_last_not_of(' ') + 1);

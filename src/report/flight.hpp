@@ -17,7 +17,7 @@ struct FlightCall {
   int peer = -1;
   std::string type;
   std::int64_t elements = 0;
-  std::string stream, caller, place;
+  std::string stream, function, line, place;
 };
 
 /// Flight record of one rank.

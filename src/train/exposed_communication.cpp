@@ -31,24 +31,24 @@ class ExposedCommunication::TimedCommunicator final : public ForwardingCommunica
   template <class Inner>
   TimedCommunicator(Inner&& inner, std::vector<Wait>& waits, std::size_t group)
       : ForwardingCommunicator(std::forward<Inner>(inner)), waits_(waits), group_(group) {}
-  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
+  Work all_reduce(StreamPoint stream, TensorView data, ReduceOp op) override {
     return timed(ForwardingCommunicator::all_reduce(stream, data, op));
   }
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) override {
     return timed(ForwardingCommunicator::reduce_scatter(stream, in, out, op));
   }
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+  Work all_gather(StreamPoint stream, ConstTensorView in, TensorView out) override {
     return timed(ForwardingCommunicator::all_gather(stream, in, out));
   }
-  Work broadcast(Stream& stream, TensorView data, int root) override {
+  Work broadcast(StreamPoint stream, TensorView data, int root) override {
     return timed(ForwardingCommunicator::broadcast(stream, data, root));
   }
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
+  std::vector<Work> exchange(StreamPoint stream, std::span<const Transfer> transfers) override {
     std::vector<Work> works = ForwardingCommunicator::exchange(stream, transfers);
     for (Work& work : works) work = timed(std::move(work));
     return works;
   }
-  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override {
+  Work grouped_exchange(StreamPoint stream, std::span<const Transfer> transfers) override {
     return timed(ForwardingCommunicator::grouped_exchange(stream, transfers));
   }
 

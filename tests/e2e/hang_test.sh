@@ -39,7 +39,7 @@ done_by 1 report --flight flights
 check "the node of the stopped rank is reported to the job's script, once" [ "$(cat faulty_nodes)" = node9 ]
 check "each rank's last call is in its record" [ "$(grep -c '^  .*Z rank [0-3] on host .* in group' out)" = 4 ]
 check "with its stream and its place, as earlier ones" \
-  [ "$(grep -l ' tensor .* all-reduce .* compute [a-z]*::[A-Za-z_:]* iteration/forward *$' flights/*/rank-*.txt | wc -l)" = 4 ]
+  [ "$(grep -l ' tensor .* all-reduce .* compute [a-z]*::[A-Za-z_:]* src/[a-z_/]*[.]cpp:[0-9]* iteration/forward *$' flights/*/rank-*.txt | wc -l)" = 4 ]
 stopped "a stopped data rank is named, by a run that goes on from the last checkpoint" --use-distributed-optimizer
 check "it did go on" grep -q 'continuing after iteration' err
 done_by 1 checkpoint verify saved

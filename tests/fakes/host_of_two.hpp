@@ -17,7 +17,7 @@ class HostOfTwo final : public ForwardingCommunicator {
   explicit HostOfTwo(std::string name, bool other_machine = true)
       : ForwardingCommunicator(self_), self_(std::move(name)), other_machine_(other_machine) {}
   int size() const override { return 2; }
-  Work all_gather(Stream&, ConstTensorView in, TensorView out) override {
+  Work all_gather(StreamPoint, ConstTensorView in, TensorView out) override {
     for (int rank = 0; rank < 2; ++rank) std::memcpy(out.data() + rank * in.size_bytes(), in.data(), in.size_bytes());
     if (in.dtype() != DType::uint8) return {};
     // A text begins with the machine's name; the GPU's is in the second line.

@@ -11,7 +11,7 @@ namespace trireme::test {
 class RecordingCommunicator final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
+  std::vector<Work> exchange(StreamPoint stream, std::span<const Transfer> transfers) override {
     std::string text;
     for (const Transfer& transfer : transfers) {
       const bool sends = transfer.direction == Transfer::Direction::send;

@@ -26,10 +26,10 @@ class LonelyCommunicator final : public ForwardingCommunicator {
  public:
   explicit LonelyCommunicator(int size) : ForwardingCommunicator(self_), size_(size) {}
   int size() const override { return size_; }
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) override {
     return ForwardingCommunicator::reduce_scatter(stream, in.flat(0, out.numel()), out, op);
   }
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
+  Work all_gather(StreamPoint stream, ConstTensorView in, TensorView out) override {
     return ForwardingCommunicator::all_gather(stream, in, out.flat(0, in.numel()));
   }
 
@@ -51,22 +51,22 @@ class SlowCommunicator final : public ForwardingCommunicator {
   SlowCommunicator(std::unique_ptr<Communicator> inner, Link link, OperationStart start = OperationStart::at_call)
       : ForwardingCommunicator(*inner), inner_(std::move(inner)), link_(link), start_(start) {}
 
-  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
-    return slow(2 * sent(data.size_bytes()), [=, this, &stream] { return inner_->all_reduce(stream, data, op); });
+  Work all_reduce(StreamPoint stream, TensorView data, ReduceOp op) override {
+    return slow(2 * sent(data.size_bytes()), [=, this] { return inner_->all_reduce(stream, data, op); });
   }
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
-    return slow(sent(in.size_bytes()), [=, this, &stream] { return inner_->reduce_scatter(stream, in, out, op); });
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+    return slow(sent(in.size_bytes()), [=, this] { return inner_->reduce_scatter(stream, in, out, op); });
   }
-  Work all_gather(Stream& stream, ConstTensorView in, TensorView out) override {
-    return slow(sent(out.size_bytes()), [=, this, &stream] { return inner_->all_gather(stream, in, out); });
+  Work all_gather(StreamPoint stream, ConstTensorView in, TensorView out) override {
+    return slow(sent(out.size_bytes()), [=, this] { return inner_->all_gather(stream, in, out); });
   }
-  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override {
+  Work grouped_exchange(StreamPoint stream, std::span<const Transfer> transfers) override {
     double bytes = 0;
     for (const Transfer& one : transfers) {
       if (one.direction == Transfer::Direction::send) bytes += static_cast<double>(one.data.size_bytes());
     }
     const std::vector<Transfer> kept(transfers.begin(), transfers.end());
-    return slow(bytes, [=, this, &stream] { return inner_->grouped_exchange(stream, kept); });
+    return slow(bytes, [=, this] { return inner_->grouped_exchange(stream, kept); });
   }
 
  private:

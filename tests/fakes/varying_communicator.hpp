@@ -16,12 +16,12 @@ class VaryingCommunicator final : public ForwardingCommunicator {
   explicit VaryingCommunicator(std::unique_ptr<Communicator> inner)
       : ForwardingCommunicator(*inner), inner_(std::move(inner)) {}
 
-  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
+  Work all_reduce(StreamPoint stream, TensorView data, ReduceOp op) override {
     inner_->all_reduce(stream, data, op).wait(stream);
     vary(stream, data, op);
     return {};
   }
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) override {
     inner_->reduce_scatter(stream, in, out, op).wait(stream);
     vary(stream, out, op);
     return {};

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <source_location>
+#include <string_view>
 #include <thread>
 
 #include "src/base/error.hpp"
@@ -94,6 +96,7 @@ TEST(Flight, RecordsTheCallsOfACommunicator) {
   File file;
   FlightRecord record = file.record(5, 8);
   ImmediateStream host, other;
+  auto previous_line = static_cast<int>(std::source_location::current().line());
   const auto comm = recorded(std::make_unique<SelfCommunicator>("tensor"), {5}, host, record);
   TraceRecorder trace(host, &record, TraceRecorder::Times::none);
   float numbers[4] = {};
@@ -117,7 +120,15 @@ TEST(Flight, RecordsTheCallsOfACommunicator) {
   EXPECT_EQ(flight.calls[3].of_channel, 4);
   const char* places[][2] = {
       {"compute", "iteration"}, {"host", "iteration/reduce gradients"}, {"compute", "-"}, {"-", "-"}};
+  const auto last_line = static_cast<int>(std::source_location::current().line());
   for (std::size_t i = 0; i < 4; ++i) {
+    constexpr std::string_view file = "tests/report/flight_test.cpp:";
+    ASSERT_TRUE(flight.calls[i].line.starts_with(file)) << flight.calls[i].line;
+    const int line = std::stoi(flight.calls[i].line.substr(file.size()));
+    EXPECT_GE(line, previous_line);
+    EXPECT_LE(line, last_line);
+    previous_line = line;
+    EXPECT_THAT(flight.calls[i].function, HasSubstr("RecordsTheCallsOfACommunicator")) << i;
     EXPECT_EQ(flight.calls[i].stream, places[i][0]) << i;
     EXPECT_EQ(flight.calls[i].place, places[i][1]) << i;
   }
@@ -131,16 +142,17 @@ TEST(Flight, NamesTheStreamAndThePlaceOfCalls) {
     records[rank].begin_range("optimizer");
     FlightRecord::Call call = collective(1, "all-gather", rank == 0 ? 8 : 9);
     call.stream = "compute";
-    call.caller = "model::Embedding::forward";
+    call.function = "model::Embedding::forward";
+    call.line = "src/model/embedding.cpp:7";
     records[rank].add(call);
     records[rank].end_range();
   }
   records[1].add(collective(2, "all-reduce", 4096));
   const std::string text = flight_findings(std::vector{files[0].read(), files[1].read()});
   EXPECT_THAT(text, HasSubstr("all-gather of 8 fp32 in group data, after the compute stream in "
-                              "iteration/optimizer by model::Embedding::forward\n"));
+                              "iteration/optimizer by model::Embedding::forward (src/model/embedding.cpp:7)\n"));
   EXPECT_THAT(text, HasSubstr("all-gather of 8 fp32 on rank 0 in iteration/optimizer by model::"
-                              "Embedding::forward; all-gather of 9 fp32 on rank 1"));
+                              "Embedding::forward (src/model/embedding.cpp:7); all-gather of 9 fp32 on rank 1"));
   EXPECT_THAT(text, HasSubstr("first missing there: all-reduce of 4096 fp32 in iteration\n"));
 }
 
@@ -148,12 +160,12 @@ TEST(Flight, RefusesAndLeavesOutWhatIsNoRecord) {
   EXPECT_THAT(test::message_of<DataError>([] { parse_flight("", "a.txt"); }),
               HasSubstr("a.txt is not a flight record"));
   EXPECT_THAT(test::message_of<DataError>(
-                  [] { parse_flight("flight record 3 of rank 9 of 2 on host n, process 1, since x\n", "a.txt"); }),
+                  [] { parse_flight("flight record 4 of rank 9 of 2 on host n, process 1, since x\n", "a.txt"); }),
               HasSubstr("a.txt is not a flight record"));
   File file;
   FlightRecord record = file.record(0, 1);
   for (int i = 1; i < 4; ++i) record.add(collective(i, "all-reduce", 8));
-  EXPECT_EQ(parse_flight(std::string_view(file.text()).substr(0, file.text().size() - 180), "a.txt").calls.size(), 2);
+  EXPECT_EQ(parse_flight(std::string_view(file.text()).substr(0, file.text().size() - 280), "a.txt").calls.size(), 2);
 }
 
 }  // namespace

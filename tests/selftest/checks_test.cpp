@@ -155,7 +155,7 @@ TEST_F(Selftest, FindsDevicesFarBelowTheirCeilings) {
 class WrongSums final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
-  Work reduce_scatter(Stream& stream, ConstTensorView in, TensorView out, ReduceOp op) override {
+  Work reduce_scatter(StreamPoint stream, ConstTensorView in, TensorView out, ReduceOp op) override {
     ForwardingCommunicator::reduce_scatter(stream, in, out, op).wait(stream);
     if (rank() == 1) out.as<float>()[out.numel() - 1] += 1;
     return {};
@@ -166,7 +166,7 @@ class WrongSums final : public ForwardingCommunicator {
 class LostMessage final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
-  Work grouped_exchange(Stream& stream, std::span<const Transfer> transfers) override {
+  Work grouped_exchange(StreamPoint stream, std::span<const Transfer> transfers) override {
     const TensorView last = transfers.back().data;
     const std::vector<float> before(last.as<float>(), last.as<float>() + last.numel());
     ForwardingCommunicator::grouped_exchange(stream, transfers).wait(stream);

@@ -22,13 +22,13 @@ class Group final : public ForwardingCommunicator {
  public:
   explicit Group(ClockStream& clock) : ForwardingCommunicator(self_), clock_(clock) {}
   int size() const override { return 2; }
-  Work all_reduce(Stream&, TensorView, ReduceOp) override { return late(); }
-  std::vector<Work> exchange(Stream&, std::span<const Transfer> transfers) override {
+  Work all_reduce(StreamPoint, TensorView, ReduceOp) override { return late(); }
+  std::vector<Work> exchange(StreamPoint, std::span<const Transfer> transfers) override {
     std::vector<Work> works;
     for (std::size_t i = 0; i < transfers.size(); ++i) works.push_back(late());
     return works;
   }
-  Work grouped_exchange(Stream&, std::span<const Transfer>) override { return late(); }
+  Work grouped_exchange(StreamPoint, std::span<const Transfer>) override { return late(); }
 
  private:
   struct Late final : Work::State {

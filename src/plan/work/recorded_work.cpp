@@ -77,19 +77,19 @@ class RecordingCommunicator final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return size_; }
   const std::string& name() const override { return name_; }
-  Work all_reduce(Stream&, TensorView data, ReduceOp) override {
+  Work all_reduce(StreamPoint, TensorView data, ReduceOp) override {
     return recorder_.start(kind_, Collective::all_reduce, bytes_of(data));
   }
-  Work reduce_scatter(Stream&, ConstTensorView in, TensorView, ReduceOp) override {
+  Work reduce_scatter(StreamPoint, ConstTensorView in, TensorView, ReduceOp) override {
     return recorder_.start(kind_, Collective::reduce_scatter, bytes_of(in));
   }
-  Work all_gather(Stream&, ConstTensorView, TensorView out) override {
+  Work all_gather(StreamPoint, ConstTensorView, TensorView out) override {
     return recorder_.start(kind_, Collective::all_gather, bytes_of(out));
   }
-  Work broadcast(Stream&, TensorView data, int) override {
+  Work broadcast(StreamPoint, TensorView data, int) override {
     return recorder_.start(kind_, Collective::broadcast, bytes_of(data));
   }
-  std::vector<Work> exchange(Stream&, std::span<const Transfer> transfers) override {
+  std::vector<Work> exchange(StreamPoint, std::span<const Transfer> transfers) override {
     std::vector<Work> works;
     for (const Transfer& transfer : transfers) {
       // Both directions of a link work at once.
@@ -99,14 +99,14 @@ class RecordingCommunicator final : public Communicator {
     return works;
   }
   /// One all-to-all, of the direction with more bytes. Its size counts a part for this rank itself.
-  Work grouped_exchange(Stream&, std::span<const Transfer> transfers) override {
+  Work grouped_exchange(StreamPoint, std::span<const Transfer> transfers) override {
     double sent = 0, received = 0;
     for (const Transfer& transfer : transfers) {
       (transfer.direction == Transfer::Direction::send ? sent : received) += bytes_of(transfer.data);
     }
     return recorder_.start(kind_, Collective::all_to_all, std::max(sent, received) * size_ / std::max(1, size_ - 1));
   }
-  void barrier() override {}
+  void barrier(const Caller&) override {}
   std::unique_ptr<Communicator> split(int, int, const std::string&, GroupUse) override {
     throw ShapeError("a recorded group cannot be split");
   }

@@ -18,7 +18,7 @@ using testing::IsEmpty;
 class Scribe final : public ForwardingCommunicator {
  public:
   Scribe() : ForwardingCommunicator(self_) {}
-  Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override {
+  Work all_reduce(StreamPoint stream, TensorView data, ReduceOp op) override {
     reduced.push_back(data.numel());
     return ForwardingCommunicator::all_reduce(stream, data, op);
   }

@@ -51,7 +51,7 @@ class QueueingCommunicator final : public ForwardingCommunicator {
       : ForwardingCommunicator(inner), rank_(rank), size_(size), queue_(queue) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::vector<Work> exchange(Stream&, std::span<const Transfer> transfers) override {
+  std::vector<Work> exchange(StreamPoint, std::span<const Transfer> transfers) override {
     std::vector<Work> works(transfers.size());
     for (const bool sends : {true, false}) {
       for (std::size_t i = 0; i < transfers.size(); ++i) {

@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds unit{10};
 class SlowMessages final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
-  std::vector<Work> exchange(Stream& stream, std::span<const Transfer> transfers) override {
+  std::vector<Work> exchange(StreamPoint stream, std::span<const Transfer> transfers) override {
     const Clock::time_point now = Clock::now();
     std::vector<Transfer> all;
     std::vector<std::int64_t*> stamps;

@@ -20,12 +20,12 @@ class WatchedPair final : public ForwardingCommunicator {
  public:
   WatchedPair(Communicator& alone, std::vector<std::string>& events) : ForwardingCommunicator(alone), events_(events) {}
   int size() const override { return 2; }
-  Work all_reduce(Stream&, TensorView, ReduceOp) override { return begin("sum"); }
-  Work reduce_scatter(Stream&, ConstTensorView in, TensorView out, ReduceOp) override {
+  Work all_reduce(StreamPoint, TensorView, ReduceOp) override { return begin("sum"); }
+  Work reduce_scatter(StreamPoint, ConstTensorView in, TensorView out, ReduceOp) override {
     std::copy_n(in.data(), out.size_bytes(), out.data());
     return begin("sum");
   }
-  Work all_gather(Stream&, ConstTensorView in, TensorView out) override {
+  Work all_gather(StreamPoint, ConstTensorView in, TensorView out) override {
     for (std::size_t i : {0, 1}) std::copy_n(in.data(), in.size_bytes(), out.data() + i * in.size_bytes());
     return begin("gather");
   }
