@@ -21,6 +21,7 @@ namespace trireme::mpi {
 namespace {
 
 using std::chrono::microseconds;
+using Clock = std::chrono::steady_clock;
 
 // Delay of the engine's thread before it first polls an operation without a waiting caller, and after a step. It
 // doubles after each poll without progress. With 8 ranks on 2 cores a first delay of 200 us doubles the time of small
@@ -28,10 +29,28 @@ using std::chrono::microseconds;
 constexpr microseconds first_delay{1000};
 constexpr microseconds next_delay{200};
 constexpr microseconds max_delay{2000};
-// The next step often follows soon: the thread keeps polling for this time, and yields to others.
+// The next step often follows soon: the thread keeps polling for this time.
 constexpr microseconds linger{50};
+// After a yield of this length, which was to a process that computes, threads sleep between polls for some time: where
+// a yield forfeits the rest of a turn (Linux since 6.18), each of them costs milliseconds beside another process.
+constexpr microseconds long_yield{1000};
+constexpr std::chrono::milliseconds time_without_yields{500};
+constexpr microseconds nap{20};
 
 constexpr std::align_val_t alignment{64};
+
+/// Lets other threads run, between two polls.
+void give_way() {
+  static std::atomic<Clock::rep> sleeps_until{Clock::duration::min().count()};
+  const auto begin = Clock::now();
+  if (begin.time_since_epoch().count() < sleeps_until) {
+    std::this_thread::sleep_for(nap);
+    return;
+  }
+  sched_yield();
+  const auto end = Clock::now();
+  if (end - begin > long_yield) sleeps_until = (end + time_without_yields).time_since_epoch().count();
+}
 
 /// Adds the operation to the message of an MpiError.
 std::exception_ptr with_context(const std::exception_ptr& failure, const std::string& description) {
@@ -137,7 +156,7 @@ bool ProgressEngine::poll() {
 
 void ProgressEngine::wait(Entry& entry) {
   // The first tries use an otherwise idle core; afterwards another rank may need it.
-  constexpr int tries_before_yield = 20;
+  constexpr int tries_before_giving_way = 20;
   struct Waiting {
     explicit Waiting(std::atomic<int>& count) : count_(count) { count_.fetch_add(1); }
     ~Waiting() { count_.fetch_sub(1); }
@@ -150,8 +169,8 @@ void ProgressEngine::wait(Entry& entry) {
     if (moved) {
       tries = 0;
       patience.restart();
-    } else if (++tries > tries_before_yield) {
-      sched_yield();
+    } else if (++tries > tries_before_giving_way) {
+      give_way();
       if (patience.over()) give_up(entry);
     }
   }
@@ -175,7 +194,6 @@ void ProgressEngine::abandon() noexcept {
 
 void ProgressEngine::run() {
   use_alternate_signal_stack();
-  using Clock = std::chrono::steady_clock;
   microseconds delay = first_delay;
   while (true) {
     std::uint64_t expirations = 0;
@@ -192,7 +210,7 @@ void ProgressEngine::run() {
         break;
       }
       lock.unlock();
-      sched_yield();
+      give_way();
       lock.lock();
     }
     if (stopping_) return;
