@@ -20,6 +20,7 @@ std::string line_of(const Caller& caller) {
   const std::size_t root = own_file.size() - std::string_view("src/comm/flight_record.cpp").size();
   std::string_view file = caller.file_name();
   if (file.starts_with(own_file.substr(0, root))) file.remove_prefix(root);
+  while (file.starts_with("../")) file.remove_prefix(3);  // a relative path of ccache
   return fmt::format("{}:{}", file, caller.line());
 }
 

@@ -73,8 +73,8 @@ struct TensorContext {
     return tensor_group.all_gather(stream(), own_tokens(all), all);
   }
   /// data = sum over the tensor group; the compute stream waits for it.
-  void all_reduce(TensorView data) const {
-    if (tensor_group.size() > 1) tensor_group.all_reduce(stream(), data, ReduceOp::sum).wait(stream());
+  void all_reduce(TensorView data, const Caller& caller = Caller::current()) const {
+    if (tensor_group.size() > 1) tensor_group.all_reduce({stream(), caller}, data, ReduceOp::sum).wait(stream());
   }
 
   RowChunk chunk(int index) const { return {index, row_chunks}; }
@@ -146,19 +146,19 @@ struct TensorContext {
   /// sequence parallelism a matrix of all rows in the work space.
   TensorView term_of(TensorView y) const { return sequence_parallel ? all_rows_of(y) : y; }
   /// Starts y = sum of `term` over the tensor group: all of it, or with sequence parallelism this rank's rows.
-  ChunkWorks sum_into(TensorView y, ConstTensorView term) const {
+  ChunkWorks sum_into(TensorView y, ConstTensorView term, const Caller& caller = Caller::current()) const {
     ChunkWorks sums;
     const int chunks = sequence_parallel ? row_chunks : 1;
     for (int i = 0; i < chunks; ++i) {
       const RowChunk rows{i, chunks};
-      sums.chunks.push_back(sum_chunk(rows.of(y), rows.of(term)));
+      sums.chunks.push_back(sum_chunk(rows.of(y), rows.of(term), caller));
     }
     return sums;
   }
   /// `sum_into` of the rows of one chunk.
-  Work sum_chunk(TensorView y, ConstTensorView term) const {
-    if (sequence_parallel) return tensor_group.reduce_scatter(stream(), term, y, ReduceOp::sum);
-    return tensor_group.size() > 1 ? tensor_group.all_reduce(stream(), y, ReduceOp::sum) : Work();
+  Work sum_chunk(TensorView y, ConstTensorView term, const Caller& caller = Caller::current()) const {
+    if (sequence_parallel) return tensor_group.reduce_scatter({stream(), caller}, term, y, ReduceOp::sum);
+    return tensor_group.size() > 1 ? tensor_group.all_reduce({stream(), caller}, y, ReduceOp::sum) : Work();
   }
 };
 
