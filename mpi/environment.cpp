@@ -16,7 +16,7 @@
 extern "C" int dlclose(void*) { return 0; }
 #endif
 
-// Of Open MPI 3 to 5; null with another MPI.
+// Function of Open MPI 3 to 5; null with another MPI.
 extern "C" __attribute__((weak)) bool opal_progress_set_yield_when_idle(bool yields);
 
 namespace trireme::mpi {
