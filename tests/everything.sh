@@ -15,7 +15,7 @@ tests=(
   "layouts        | tests/layouts.sh $layouts"
   "random_layouts | tests/layouts.sh --random 100 $(date +%j) $layouts"
   "kill_train     | tests/kill_train.sh 100 $trireme mpiexec"
-  "kill_experts   | env RANKS=4 tests/kill_train.sh 50 $trireme mpiexec --num-experts 8 --ep 4 --moe-token-dispatcher-type alltoall --use-distributed-optimizer"
+  "kill_experts   | env RANKS=4 tests/kill_train.sh 50 $trireme mpiexec --disable-bias-linear --num-experts 8 --ep 4 --moe-token-dispatcher-type alltoall --use-distributed-optimizer"
   "signal_train   | tests/signal_train.sh 1000 $trireme mpiexec"
   "kill_export    | tests/kill_export.sh 50 $trireme mpiexec"
   "crash_states   | tests/crash_states.sh $trireme mpiexec"
