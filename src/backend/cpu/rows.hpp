@@ -54,7 +54,35 @@ inline void store_row(const Accumulation<T>* x, std::int64_t n, T* y) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), _mm512_maskz_cvtps_ph(0xffff, _mm512_loadu_ps(x + i), 0));
     }
 #endif
+#if defined(__AVX512BF16__)
+  if constexpr (std::is_same_v<T, bf16>) {
+    constexpr int denormal = 0x20;  // the instruction would round them to 0
+    for (; i + 32 <= n; i += 32) {
+      const __m512 low = _mm512_loadu_ps(x + i), high = _mm512_loadu_ps(x + i + 16);
+      if ((_mm512_fpclass_ps_mask(low, denormal) | _mm512_fpclass_ps_mask(high, denormal)) != 0) [[unlikely]] {
+        for (int lane = 0; lane < 32; ++lane) y[i + lane] = static_cast<T>(x[i + lane]);
+      } else {
+        _mm512_storeu_si512(y + i, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+      }
+    }
+  }
+#endif
   for (; i < n; ++i) y[i] = static_cast<T>(x[i]);
+}
+
+/// y = x past the caches, for rows that are not read soon: memory is written without being read. The writes become
+/// visible to other threads after a fence, as at the end of multiply_by_tiles.
+template <class T>
+inline void stream_row(const T* x, std::int64_t n, T* y) {
+  std::int64_t i = 0;
+#if defined(__AVX512F__)
+  constexpr std::int64_t lanes = 64 / sizeof(T);
+  if (reinterpret_cast<std::uintptr_t>(y) % 64 == 0) {
+    for (; i + lanes <= n; i += lanes)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(y + i), _mm512_loadu_si512(x + i));
+  }
+#endif
+  for (; i < n; ++i) y[i] = x[i];
 }
 
 /// A row in the accumulation type: the row itself if that is its type, else `buffer` after conversion.
