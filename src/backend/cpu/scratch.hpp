@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,16 +12,33 @@
 
 namespace trireme::cpu {
 
+/// Memory aligned to 64 bytes. Requests huge pages where it fills most of one: matrices in tiles miss the TLB less.
+class ScratchPiece {
+ public:
+  static constexpr std::size_t line = 64, huge_page = std::size_t{2} << 20;
+
+  ScratchPiece() = default;
+  explicit ScratchPiece(std::size_t size) {
+    const bool is_large = size > huge_page / 2;
+    size_bytes_ = is_large ? (size + huge_page - 1) / huge_page * huge_page : size;
+    const std::align_val_t alignment{is_large ? huge_page : line};
+    data_ = {static_cast<std::byte*>(::operator new(size_bytes_, alignment)), Free{alignment}};
+    if (is_large) madvise(data_.get(), size_bytes_, MADV_HUGEPAGE);  // without them it is slower
+  }
+  std::byte* data() const { return data_.get(); }
+  std::size_t size_bytes() const { return size_bytes_; }
+
+ private:
+  struct Free {
+    std::align_val_t alignment;
+    void operator()(std::byte* data) const { ::operator delete(data, alignment); }
+  };
+  std::unique_ptr<std::byte, Free> data_{nullptr, Free{}};
+  std::size_t size_bytes_ = 0;
+};
+
 /// Workspace for thread pool tasks, kept between calls: one piece per concurrent task.
 class ScratchPool {
-  struct Free {
-    void operator()(std::byte* data) const { ::operator delete (data, std::align_val_t{64}); }
-  };
-  struct Piece {
-    std::unique_ptr<std::byte, Free> data;
-    std::size_t size_bytes = 0;
-  };
-
  public:
   /// A piece that belongs to one task until the end of its scope. Initially undefined.
   class Lease {
@@ -32,11 +51,8 @@ class ScratchPool {
           pool.pieces_.pop_back();
         }
       }
-      if (piece_.size_bytes < size_bytes) {
-        piece_.data.reset(static_cast<std::byte*>(::operator new (size_bytes, std::align_val_t{64})));
-        piece_.size_bytes = size_bytes;
-      }
-      next_ = piece_.data.get();
+      if (piece_.size_bytes() < size_bytes) piece_ = ScratchPiece(size_bytes);
+      next_ = piece_.data();
     }
     ~Lease() {
       const std::lock_guard lock(pool_.mutex_);
@@ -48,19 +64,20 @@ class ScratchPool {
     template <class A>
     A* take(std::int64_t n) {
       A* elements = reinterpret_cast<A*>(next_);
-      next_ += (static_cast<std::size_t>(n) * sizeof(A) + 63) / 64 * 64;
+      constexpr std::size_t line = ScratchPiece::line;
+      next_ += (static_cast<std::size_t>(n) * sizeof(A) + line - 1) / line * line;
       return elements;
     }
 
    private:
     ScratchPool& pool_;
-    Piece piece_;
+    ScratchPiece piece_;
     std::byte* next_ = nullptr;
   };
 
  private:
   std::mutex mutex_;
-  std::vector<Piece> pieces_;
+  std::vector<ScratchPiece> pieces_;
 };
 
 }  // namespace trireme::cpu
