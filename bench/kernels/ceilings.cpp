@@ -82,7 +82,7 @@ double measure_product(DType dtype) {
     if (!cpu::have_bf16_tiles()) return of_library;
     cpu::ScratchPool scratch;
     const double by_tiles = fastest_product<bf16>([&](const Extents& e, const auto& a, const auto& b, float*) {
-      cpu::multiply_by_tiles(e.m, e.n, e.k, a, b, scratch, [](const cpu::ProductRows&) {});
+      cpu::multiply_by_tiles(e.m, e.n, e.k, a, b, scratch, {}, [](const cpu::ProductBlock&) {});
     });
     return std::max(of_library, by_tiles);
   }

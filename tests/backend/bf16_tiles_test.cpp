@@ -12,7 +12,7 @@ namespace trireme::test {
 namespace {
 
 using cpu::Matrix;
-using cpu::ProductRows;
+using cpu::ProductBlock;
 
 /// Values of bf16 in [-1, 1), with values that are not numbers behind the last: no product may read them.
 struct Values {
@@ -31,14 +31,13 @@ std::vector<float> product(std::int64_t m, std::int64_t n, std::int64_t k, const
   cpu::ScratchPool scratch;
   std::vector<float> sums(static_cast<std::size_t>(m * n), -1);
   std::int64_t done = 0;
-  cpu::multiply_by_tiles(m, n, k, a, b, scratch, [&](const ProductRows& part) {
-    EXPECT_EQ(part.first, done);
-    done += part.rows;
+  cpu::multiply_by_tiles(m, n, k, a, b, scratch, {}, [&](const ProductBlock& part) {
+    done += part.rows * part.columns;
     for (std::int64_t r = 0; r < part.rows; ++r) {
-      std::copy_n(part.sums + r * part.stride, n, sums.begin() + (part.first + r) * n);
+      std::copy_n(part.sums + r * part.stride, part.columns, sums.begin() + (part.row + r) * n + part.column);
     }
   });
-  EXPECT_EQ(done, m);
+  EXPECT_EQ(done, m * n);
   return sums;
 }
 
@@ -50,8 +49,14 @@ class Bf16Tiles : public testing::Test {
 };
 
 TEST_F(Bf16Tiles, MultiplyMatricesOfAnyShapeAndOrder) {
-  constexpr std::array<std::array<std::int64_t, 3>, 7> extents = {
-      {{1, 1, 1}, {32, 32, 32}, {33, 31, 35}, {100, 70, 513}, {17, 300, 1500}, {40, 1100, 1100}, {95, 64, 2049}}};
+  constexpr std::array<std::array<std::int64_t, 3>, 8> extents = {{{1, 1, 1},
+                                                                   {32, 32, 32},
+                                                                   {33, 31, 35},
+                                                                   {100, 70, 513},
+                                                                   {17, 300, 1500},
+                                                                   {40, 1100, 1100},
+                                                                   {95, 64, 2049},
+                                                                   {70, 1100, 900}}};
   for (const auto& [m, n, k] : extents) {
     const Values a(m * k, 1), b(k * n, 2);
     for (const bool a_transposed : {false, true}) {

@@ -20,11 +20,14 @@ namespace {
 
 /// A tile of sums is 16 x 16. Its factors have 16 rows of 16 pairs of terms: a tile of a has a row of it in a row, a
 /// tile of b a column of it in a column. Two by two tiles of sums use all eight registers.
-constexpr std::int64_t tile = 16, block = 2 * tile, tile_terms = 32, tile_elements = tile * tile_terms;
-/// Terms of a for which two tiles of rows stay in the L1 cache.
-constexpr std::int64_t max_depth = 512;
+constexpr std::int64_t tile = 16, block = ProductBlock::extent, tile_terms = 32, tile_elements = tile * tile_terms;
+/// Terms for which two tiles of rows of a stay in the L1 cache: of an entire sum, and of a part, whose sums are read,
+/// too. Loads of b have a hint that keeps it out of there.
+constexpr std::int64_t max_depth = 768, max_partial_depth = 512;
 /// Elements of the copy of b that stay in the L2 cache.
-constexpr std::int64_t max_copied = 512 * 1024;
+constexpr std::int64_t max_copied = 640 * 1024;
+/// Stride of sums: those of a block take 16 of the 64 sets of the L1 cache.
+constexpr std::int64_t sums_stride = 4 * block;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t round_up(std::int64_t x, std::int64_t unit) { return divide_up(x, unit) * unit; }
@@ -125,25 +128,69 @@ TRIREME_TILES inline void copy_block(const Matrix<bf16>& matrix, std::int64_t ro
   }
 }
 
-/// Copies `rows` rows of `terms` terms to the tiles [rows / 32][terms / 32][2], filled up with 0.
+/// Lines of some rows that are needed soon. Each call requests an equal number of them from memory: they are too far
+/// apart for the hardware prefetcher.
+class Ahead {
+ public:
+  Ahead() = default;
+  Ahead(const void* rows, std::int64_t count, std::int64_t bytes, std::int64_t stride_bytes, std::int64_t calls)
+      : at_(static_cast<const char*>(rows)),
+        stride_(stride_bytes),
+        columns_(divide_up(bytes, 64)),
+        left_(count),
+        each_(divide_up(count * columns_, calls)) {}
+  /// The first `rows` rows and `terms` terms of a factor.
+  static Ahead of_factor(const Matrix<bf16>& matrix, std::int64_t rows, std::int64_t terms, std::int64_t calls) {
+    if (matrix.transposed) std::swap(rows, terms);
+    return {matrix.data, rows, 2 * terms, 2 * matrix.stride, calls};
+  }
+
+  template <bool writes = false>
+  void request() {
+    for (std::int64_t line = 0; line < each_ && left_ > 0; ++line) {
+      if constexpr (writes) {
+        __builtin_prefetch(at_ + column_ * 64, 1);
+      } else {
+        __builtin_prefetch(at_ + column_ * 64, 0, 2);
+      }
+      if (++column_ < columns_) continue;
+      column_ = 0;
+      at_ += stride_;
+      --left_;
+    }
+  }
+
+ private:
+  const char* at_ = nullptr;
+  std::int64_t stride_ = 0, columns_ = 0, left_ = 0, each_ = 0, column_ = 0;
+};
+
+/// Copies `rows` rows of `terms` terms to the tiles [rows / 32][terms / 32][2], filled up with 0. Reads them in the
+/// order of memory, and requests the next 32 rows, or terms, at the same time.
 template <Form form>
 TRIREME_TILES void copy_factor(const Matrix<bf16>& matrix, std::int64_t rows, std::int64_t terms, bf16* to) {
-  for (std::int64_t r = 0; r < rows; r += block) {
-    for (std::int64_t t = 0; t < terms; t += tile_terms, to += 2 * tile_elements) {
+  const std::int64_t outer = matrix.transposed ? terms : rows, inner = matrix.transposed ? rows : terms;
+  for (std::int64_t x = 0; x < outer; x += block) {
+    Ahead next(matrix.data + (x + block) * matrix.stride, std::clamp<std::int64_t>(outer - x - block, 0, block),
+               2 * inner, 2 * matrix.stride, divide_up(inner, block));
+    for (std::int64_t y = 0; y < inner; y += block) {
+      next.request();
+      const std::int64_t r = matrix.transposed ? y : x, t = matrix.transposed ? x : y;
+      bf16* const tiles = to + (r * divide_up(terms, tile_terms) + t) * block;
       if (r + block <= rows && t + tile_terms <= terms) {
-        copy_block<form, true>(matrix.block(r, t), block, tile_terms, to);
+        copy_block<form, true>(matrix.block(r, t), block, tile_terms, tiles);
       } else {
-        copy_block<form, false>(matrix.block(r, t), rows - r, terms - t, to);
+        copy_block<form, false>(matrix.block(r, t), rows - r, terms - t, tiles);
       }
     }
   }
 }
 
-/// c = a b, or c += a b, for 32 x 32 sums over the terms of `steps` pairs of tiles.
+/// c = a b, or c += a b, for 32 x 32 sums over the terms of `steps` pairs of tiles, each of which requests some lines.
 TRIREME_TILES inline void multiply_block(const bf16* a, const bf16* b, std::int64_t steps, bool accumulate, float* c,
-                                         std::int64_t c_stride) {
-  const std::int64_t bytes = c_stride * 4;
-  float* const below = c + tile * c_stride;
+                                         Ahead& factor, Ahead& other, Ahead& result) {
+  constexpr std::int64_t bytes = sums_stride * sizeof(float);
+  float* const below = c + tile * sums_stride;
   if (accumulate) {
     _tile_loadd(0, c, bytes);
     _tile_loadd(1, c + tile, bytes);
@@ -156,12 +203,15 @@ TRIREME_TILES inline void multiply_block(const bf16* a, const bf16* b, std::int6
     _tile_zero(3);
   }
   for (std::int64_t step = 0; step < steps; ++step, a += 2 * tile_elements, b += 2 * tile_elements) {
+    _tile_stream_loadd(6, b, 64);
     _tile_loadd(4, a, 64);
-    _tile_loadd(6, b, 64);
-    _tile_loadd(7, b + tile_elements, 64);
-    _tile_loadd(5, a + tile_elements, 64);
     _tile_dpbf16ps(0, 4, 6);
+    _tile_stream_loadd(7, b + tile_elements, 64);
+    factor.request();
     _tile_dpbf16ps(1, 4, 7);
+    other.request();
+    result.request<true>();
+    _tile_loadd(5, a + tile_elements, 64);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
@@ -169,6 +219,13 @@ TRIREME_TILES inline void multiply_block(const bf16* a, const bf16* b, std::int6
   _tile_stored(1, c + tile, bytes);
   _tile_stored(2, below, bytes);
   _tile_stored(3, below + tile, bytes);
+}
+
+Ahead lines_of(const TouchedMatrix& matrix, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns,
+               std::int64_t calls) {
+  if (matrix.data == nullptr) return {};
+  return {static_cast<const char*>(matrix.data) + i * matrix.stride_bytes + j * matrix.element_bytes, rows,
+          columns * matrix.element_bytes, matrix.stride_bytes, calls};
 }
 
 /// Layout of the operand of LDTILECFG.
@@ -196,20 +253,25 @@ bool have_bf16_tiles() {
 }
 
 TRIREME_TILES void multiply_by_tiles(std::int64_t m, std::int64_t n, std::int64_t k, const Matrix<bf16>& a,
-                                     const Matrix<bf16>& b, ScratchPool& scratch,
-                                     const std::function<void(const ProductRows&)>& finish) {
-  const std::int64_t stride = round_up(n, block);
+                                     const Matrix<bf16>& b, ScratchPool& scratch, const Touched& touched,
+                                     const std::function<void(const ProductBlock&)>& finish) {
+  const std::int64_t width = round_up(n, block);
   // All parts of the sum have the same depth but the last.
-  const std::int64_t depth = round_up(divide_up(k, divide_up(k, max_depth)), tile_terms);
+  const std::int64_t depth =
+      round_up(divide_up(k, divide_up(k, k <= max_depth ? max_depth : max_partial_depth)), tile_terms);
   const std::int64_t terms =
-      std::min(round_up(k, tile_terms), std::max(max_copied / stride / depth, std::int64_t{1}) * depth);
-  const bool at_once = k <= terms;  // else sums of all rows wait for later terms
-  ScratchPool::Lease lease(
-      scratch, static_cast<std::size_t>(stride * terms + block * max_depth) * sizeof(bf16) +
-                   static_cast<std::size_t>((at_once ? block : round_up(m, block)) * stride) * sizeof(float));
-  bf16* const b_tiles = lease.take<bf16>(stride * terms);
-  bf16* const a_tiles = lease.take<bf16>(block * max_depth);
-  float* const sums = lease.take<float>((at_once ? block : round_up(m, block)) * stride);
+      std::min(round_up(k, tile_terms), std::max(max_copied / width / depth, std::int64_t{1}) * depth);
+  // Rows of a that are copied together. Where a is transposed, each term has two lines of them.
+  const std::int64_t group = a.transposed ? 2 * block : block;
+  // Sums that wait for later terms: none, those of a group, or all.
+  const std::int64_t waiting_rows = k <= depth ? 0 : k <= terms ? group : round_up(m, block);
+  const std::int64_t sum_count =
+      std::max(block, waiting_rows) * (waiting_rows == 0 ? sums_stride : round_up(n, sums_stride));
+  ScratchPool::Lease lease(scratch, static_cast<std::size_t>(width * terms + group * max_depth) * sizeof(bf16) +
+                                        static_cast<std::size_t>(sum_count) * sizeof(float));
+  bf16* const b_tiles = lease.take<bf16>(width * terms);
+  bf16* const a_tiles = lease.take<bf16>(group * max_depth);
+  float* const sums = lease.take<float>(sum_count);
 
   TileConfiguration configuration;
   std::fill_n(configuration.row_bytes, 8, 64);
@@ -220,28 +282,43 @@ TRIREME_TILES void multiply_by_tiles(std::int64_t m, std::int64_t n, std::int64_
     const Matrix<bf16> factor = b.block(first, 0);
     for (std::int64_t t = 0; t < some; t += depth) {
       copy_factor<Form::b>({factor.at(t, 0), factor.stride, !factor.transposed}, n, std::min(depth, some - t),
-                           b_tiles + t * stride);
+                           b_tiles + t * width);
     }
-    for (std::int64_t i = 0; i < m; i += block) {
-      float* const c = sums + (at_once ? 0 : i * stride);
+    for (std::int64_t top = 0; top < m; top += group) {
       for (std::int64_t t = 0; t < some; t += depth) {
         const std::int64_t part = std::min(depth, some - t), steps = divide_up(part, tile_terms);
-        copy_factor<Form::a>(a.block(i, first + t), std::min(block, m - i), part, a_tiles);
-        for (std::int64_t j = 0; j < stride; j += block) {
-          multiply_block(a_tiles, b_tiles + t * stride + j * steps * tile_terms, steps, first + t > 0, c + j, stride);
+        const std::int64_t rows_together = std::min(group, m - top);
+        copy_factor<Form::a>(a.block(top, first + t), rows_together, part, a_tiles);
+        const std::int64_t next_top = t + depth < some ? top : top + group, next_t = t + depth < some ? t + depth : 0;
+        Ahead next =
+            Ahead::of_factor(a.block(next_top, first + next_t), std::clamp<std::int64_t>(m - next_top, 0, group),
+                             std::min(depth, some - next_t), divide_up(rows_together, block) * width / block * steps);
+        for (std::int64_t i = top; i < top + rows_together; i += block) {
+          float* const of_rows = sums + (waiting_rows > group ? i : i - top) * round_up(n, sums_stride);
+          for (std::int64_t j = 0; j < n; j += block) {
+            float* const c =
+                waiting_rows == 0 ? sums : of_rows + j / sums_stride * sums_stride * block + j % sums_stride;
+            const std::int64_t rows = std::min(block, m - i), columns = std::min(block, n - j);
+            const bool is_last = first + t + part == k;
+            Ahead other = is_last ? lines_of(touched.other, i, j, rows, columns, steps) : Ahead();
+            Ahead result = is_last ? lines_of(touched.result, i, j, rows, columns, steps) : Ahead();
+            multiply_block(a_tiles + (i - top) * steps * tile_terms, b_tiles + t * width + j * steps * tile_terms,
+                           steps, first + t > 0, c, next, other, result);
+            if (is_last) finish({c, sums_stride, i, j, rows, columns});
+          }
         }
       }
-      if (first + some == k) finish({c, stride, i, std::min(block, m - i)});
     }
   }
   _tile_release();
+  _mm_sfence();  // `finish` may write past the caches
 }
 
 #else
 
 bool have_bf16_tiles() { return false; }
 void multiply_by_tiles(std::int64_t, std::int64_t, std::int64_t, const Matrix<bf16>&, const Matrix<bf16>&, ScratchPool&,
-                       const std::function<void(const ProductRows&)>&) {}
+                       const Touched&, const std::function<void(const ProductBlock&)>&) {}
 
 #endif
 

@@ -109,7 +109,7 @@ class CpuGemm final : public GemmKernels {
         T* result = d.as<T>() + i * m * n;
         const T* added = product.beta == 0 ? nullptr : c.as<T>() + i * m * n;
         const auto finish = [&](const A* tile, std::int64_t stride, std::int64_t row, std::int64_t column,
-                                std::int64_t rows, std::int64_t columns) {
+                                std::int64_t rows, auto columns) {
           A c_buffer[tile_columns], d_buffer[tile_columns];
           for (std::int64_t r = 0; r < rows; ++r) {
             const std::int64_t at = (row + r) * n + column;
@@ -134,12 +134,33 @@ class CpuGemm final : public GemmKernels {
 
  private:
   static constexpr std::int64_t tile_columns = TiledProducts::tile_columns;
+  /// Least size of results that are written past the caches: their first rows would leave them before they are read.
+  static constexpr std::size_t streamed_bytes = std::size_t{32} << 20;
 
   ProductOperand first(ConstTensorView x, const std::optional<Fp8Product>& fp8, Fp8Blocks blocks) {
     return {pool_, scratch_, x, fp8 ? &fp8->first : nullptr, fp8 ? fp8->margin : 0, blocks};
   }
   ProductOperand second(ConstTensorView x, const std::optional<Fp8Product>& fp8, Fp8Blocks blocks) {
     return {pool_, scratch_, x, fp8 ? &fp8->second : nullptr, fp8 ? fp8->margin : 0, blocks};
+  }
+
+  template <class T>
+  static TouchedMatrix touched(const T* data, std::int64_t columns) {
+    constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
+    return {data, columns * bytes, bytes};
+  }
+
+  /// Rounds a row of a tile to y; finish_row, or for a constant number of columns past the caches if `streams`.
+  template <class T, class N>
+  static void write_row(const Accumulation<T>* computed, N columns, T* y, bool streams) {
+    if constexpr (std::is_same_v<T, bf16> && !std::is_same_v<N, std::int64_t>) {
+      if (streams) {
+        alignas(64) T rounded[N::value];
+        store_row(computed, columns, rounded);
+        return stream_row(rounded, columns, y);
+      }
+    }
+    finish_row(computed, columns, y);
   }
 
   /// linear, with the b of each group instead of w.
@@ -151,9 +172,10 @@ class CpuGemm final : public GemmKernels {
     const T* added = bias ? bias.as<T>() : nullptr;
     T* z = activation != Activation::none && pre_activation ? pre_activation.as<T>() : nullptr;
     T* result = y.as<T>();
+    const bool streams = y.size_bytes() >= streamed_bytes;
     dispatch_activation(activation, [&]<Activation kind>() {
       const auto finish = [&](const A* tile, std::int64_t stride, std::int64_t i, std::int64_t j, std::int64_t rows,
-                              std::int64_t columns) {
+                              auto columns) {
         A bias_row[tile_columns], z_buffer[tile_columns], y_buffer[tile_columns];
         if (added == nullptr)
           std::fill_n(bias_row, columns, A{0});
@@ -170,13 +192,14 @@ class CpuGemm final : public GemmKernels {
             if constexpr (kind != Activation::none) z_row[c] = sum;
             y_row[c] = activate<kind>(sum);
           }
-          if (kind != Activation::none && z != nullptr) finish_row(z_row, columns, z + at);
-          finish_row(y_row, columns, result + at);
+          if (kind != Activation::none && z != nullptr) write_row(z_row, columns, z + at, streams);
+          write_row(y_row, columns, result + at, streams);
         }
       };
       const Matrix<T> a{x.as<T>(), in, false};
       if (kind != Activation::none || !products_.compute_rounded(a, groups, out, in, added, result)) {
-        products_.compute(a, groups, out, in, result, finish);
+        products_.compute(a, groups, out, in, result, finish,
+                          {touched(z, out), streams ? TouchedMatrix{} : touched(result, out)});
       }
     });
   }
@@ -189,27 +212,29 @@ class CpuGemm final : public GemmKernels {
     const std::int64_t out = dy.shape().back(), in = dx.shape().back();
     const T* z = activation == Activation::none ? nullptr : pre_activation.as<T>();
     T* result = dx.as<T>();
+    const bool streams = dx.size_bytes() >= streamed_bytes;
     dispatch_activation(activation, [&]<Activation kind>() {
       const auto finish = [&](const A* tile, std::int64_t stride, std::int64_t i, std::int64_t j, std::int64_t rows,
-                              std::int64_t columns) {
+                              auto columns) {
         A z_buffer[tile_columns], dx_buffer[tile_columns];
         for (std::int64_t r = 0; r < rows; ++r) {
           const std::int64_t at = (i + r) * in + j;
           const A* sums = tile + r * stride;
           if constexpr (kind == Activation::none) {
-            finish_row(sums, columns, result + at);
+            write_row(sums, columns, result + at, streams);
           } else {
             const A* z_row = row_in(z + at, columns, z_buffer);
             A* dx_row = row_out(result + at, dx_buffer);
 #pragma omp simd
             for (std::int64_t c = 0; c < columns; ++c) dx_row[c] = sums[c] * activation_derivative<kind>(z_row[c]);
-            finish_row(dx_row, columns, result + at);
+            write_row(dx_row, columns, result + at, streams);
           }
         }
       };
       const Matrix<T> a{dy.as<T>(), out, false};
       if (kind != Activation::none || !products_.compute_rounded<T>(a, groups, in, out, nullptr, result)) {
-        products_.compute(a, groups, in, out, result, finish);
+        products_.compute(a, groups, in, out, result, finish,
+                          {touched(z, in), streams ? TouchedMatrix{} : touched(result, in)});
       }
     });
   }

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -44,31 +45,34 @@ class TiledProducts {
   }
 
   /// Computes the tiles of a b, of n columns, and hands each to `finish` (tile, its stride, i, j, rows, columns). If T
-  /// is its own accumulation type the tile is in `result`, else in scratch memory.
+  /// is its own accumulation type the tile is in `result`, else in scratch memory. `finish` may read or write
+  /// `touched`.
   template <class T, class Finish>
   void compute(const Matrix<T>& a, std::span<const RowGroup<T>> groups, std::int64_t n, std::int64_t k, T* result,
-               Finish&& finish) {
+               Finish&& finish, const Touched& touched = {}) {
     using A = Accumulation<T>;
-    for_each_tile(groups, n,
-                  [&](const Matrix<T>& b, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
-                    if constexpr (std::is_same_v<T, A>) {
-                      multiply_tile(a, b, i, j, rows, columns, k, false, result + i * n + j, n);
-                      finish(result + i * n + j, n, i, j, rows, columns);
-                    } else {
-                      if constexpr (std::is_same_v<T, bf16>) {
-                        if (uses_tiles(rows) && k > 0) {
-                          return multiply_by_tiles(
-                              rows, columns, k, a.block(i, 0), b.block(0, j), scratch_, [&](const ProductRows& part) {
-                                finish(part.sums, part.stride, i + part.first, j, part.rows, columns);
-                              });
-                        }
-                      }
-                      ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(rows * columns) * sizeof(A));
-                      A* tile = lease.take<A>(rows * columns);
-                      multiply_tile(a, b, i, j, rows, columns, k, false, tile, columns);
-                      finish(tile, columns, i, j, rows, columns);
-                    }
+    for_each_tile(groups, n, k, [&](const RowGroup<T>& group, std::int64_t i, std::int64_t j, Extents tile) {
+      if constexpr (std::is_same_v<T, A>) {
+        multiply_tile(a, group.b, i, j, tile.rows, tile.columns, k, false, result + i * n + j, n);
+        finish(result + i * n + j, n, i, j, tile.rows, tile.columns);
+      } else {
+        if constexpr (std::is_same_v<T, bf16>) {
+          if (uses_tiles(group.rows, k)) {
+            return multiply_by_tiles(
+                tile.rows, tile.columns, k, a.block(i, 0), group.b.block(0, j), scratch_,
+                {part_of(touched.other, i, j), part_of(touched.result, i, j)}, [&](const ProductBlock& part) {
+                  with_columns(part, [&](auto count) {
+                    finish(part.sums, part.stride, i + part.row, j + part.column, part.rows, count);
                   });
+                });
+          }
+        }
+        ScratchPool::Lease lease(scratch_, static_cast<std::size_t>(tile.rows * tile.columns) * sizeof(A));
+        A* sums = lease.take<A>(tile.rows * tile.columns);
+        multiply_tile(a, group.b, i, j, tile.rows, tile.columns, k, false, sums, tile.columns);
+        finish(sums, tile.columns, i, j, tile.rows, tile.columns);
+      }
+    });
   }
 
   /// result = a b + bias if one call per tile can do all that; returns false otherwise.
@@ -77,16 +81,15 @@ class TiledProducts {
                        const T* bias, T* result) {
     if constexpr (std::is_same_v<T, bf16>) {
       if (bf16_matmul_ == nullptr || has_tiles_ || k == 0) return false;
-      for_each_tile(groups, n,
-                    [&](const Matrix<T>& b, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) {
-                      const bf16* added = bias == nullptr ? nullptr : bias + j;
-                      bf16* c = result + i * n + j;
-                      if (exchanges(rows, b) || has_few_rows(rows, b)) {
-                        round_tile(a, b, i, j, rows, columns, k, added, c, n);
-                      } else {
-                        bf16_matmul_->multiply(rows, columns, k, a.block(i, 0), b.block(0, j), added, c, n);
-                      }
-                    });
+      for_each_tile(groups, n, k, [&](const RowGroup<T>& group, std::int64_t i, std::int64_t j, Extents tile) {
+        const bf16* added = bias == nullptr ? nullptr : bias + j;
+        bf16* c = result + i * n + j;
+        if (exchanges(tile.rows, group.b) || has_few_rows(tile.rows, group.b)) {
+          round_tile(a, group.b, i, j, tile.rows, tile.columns, k, added, c, n);
+        } else {
+          bf16_matmul_->multiply(tile.rows, tile.columns, k, a.block(i, 0), group.b.block(0, j), added, c, n);
+        }
+      });
       return true;
     } else {
       return false;
@@ -100,8 +103,11 @@ class TiledProducts {
                   std::span<const TermGroup<Accumulation<T>>> groups) {
     using A = Accumulation<T>;
     if (m == 0 || n == 0) return;
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (uses_tiles(m, 1)) return accumulate_by_tiles(a, b, m, n, groups);
+    }
     const bool wide = std::is_same_v<T, bf16> && bf16_matmul_ != nullptr;
-    const std::int64_t rows = even_extent(m, wide && has_tiles_ ? wide_rows : tile_rows);
+    const std::int64_t rows = even_extent(m, tile_rows);
     const std::int64_t columns = even_extent(n, wide ? wide_columns : tile_columns);
     const std::int64_t down = divide_up(m, rows), tiles = down * divide_up(n, columns);
     while (!groups.empty()) {
@@ -152,11 +158,9 @@ class TiledProducts {
   static constexpr std::int64_t tile_rows = 256;
   /// The same for sums over bf16 rows: both factors are copied to another layout, less often for wide tiles.
   static constexpr std::int64_t wide_columns = 768;
-  /// The same for multiply_by_tiles, which copies the second factor once for all rows of a tile: of sums over rows, and
-  /// of other products with tasks enough for all threads.
-  static constexpr std::int64_t wide_rows = 512, many_rows = 1024;
-  /// Depth of k per call, for oneDNN and for types that are first converted.
-  static constexpr std::int64_t bf16_depth = 1024, converted_depth = 512;
+  /// Depth of k per call, for oneDNN, for types that are first converted, and for a transposed first factor: rows of it
+  /// that are several pages apart evict each other from the caches while the library copies them.
+  static constexpr std::int64_t bf16_depth = 1024, converted_depth = 512, transposed_depth = 256;
   /// Rows of a bf16 product by a weight matrix w^T up to which the library computes its transpose faster. It then reads
   /// w as it lies in memory; otherwise it first copies w to another layout, which pays for many rows only.
   static constexpr std::int64_t max_exchanged_rows = 64;
@@ -172,24 +176,106 @@ class TiledProducts {
                       : divide_up(divide_up(whole, divide_up(divide_up(whole, limit), together) * together), 32) * 32;
   }
 
-  /// Calls task(b, i, j, rows, columns) for all tiles of the groups' rows in a matrix of n columns.
+  struct Extents {
+    std::int64_t rows, columns;
+  };
+  /// The part of a matrix that begins at (i, j).
+  static TouchedMatrix part_of(TouchedMatrix matrix, std::int64_t i, std::int64_t j) {
+    if (matrix.data != nullptr) {
+      matrix.data = static_cast<const std::byte*>(matrix.data) + i * matrix.stride_bytes + j * matrix.element_bytes;
+    }
+    return matrix;
+  }
+  /// Extents of the tiles of a product [m, n] for multiply_by_tiles, which copies both factors for each tile, with
+  /// which `threads` threads end first.
+  static Extents extents_for_tiles(std::int64_t m, std::int64_t n, std::int64_t threads) {
+    // The copy of a row, or of a column, takes as long as the products of `copies` sums.
+    constexpr std::int64_t most_rows = 1024, most_columns = 768, copies = 100, more = 16;
+    const auto part = [](std::int64_t whole, std::int64_t parts) {
+      return divide_up(divide_up(whole, parts), 32) * 32;
+    };
+    Extents best{};
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    const std::int64_t down = divide_up(m, most_rows), across = divide_up(n, most_columns);
+    for (std::int64_t i = down; i < down + more; ++i) {
+      for (std::int64_t j = across; j < across + more; ++j) {
+        const Extents tile{part(m, i), part(n, j)};
+        const std::int64_t tiles = divide_up(m, tile.rows) * divide_up(n, tile.columns);
+        const std::int64_t cost =
+            divide_up(tiles, threads) * (tile.rows * tile.columns + copies * (tile.rows + tile.columns));
+        if (cost < least) least = cost, best = tile;
+      }
+    }
+    return best;
+  }
+
+  std::int64_t threads_a_group(std::size_t groups) const {
+    return divide_up(pool_.threads(), static_cast<std::int64_t>(groups));
+  }
+
+  /// Calls task(group, i, j, extents) for all tiles of the groups' rows in a matrix of n columns, sums of k terms.
   template <class T, class Task>
-  void for_each_tile(std::span<const RowGroup<T>> groups, std::int64_t n, Task&& task) {
+  void for_each_tile(std::span<const RowGroup<T>> groups, std::int64_t n, std::int64_t k, Task&& task) {
     // A product of few rows has few tiles: two threads get the same number.
     const int together = groups.size() == 1 && groups.front().rows <= tile_rows ? 2 : 1;
-    const std::int64_t columns = even_extent(n, tile_columns, together), across = divide_up(n, columns);
-    const bool tall = std::is_same_v<T, bf16> && has_tiles_ && across >= pool_.threads();
-    const std::int64_t most_rows = tall ? many_rows : tile_rows;
+    const auto extents_of = [&](const RowGroup<T>& group) {
+      if (std::is_same_v<T, bf16> && uses_tiles(group.rows, k) && n > 0) {
+        return extents_for_tiles(group.rows, n, threads_a_group(groups.size()));
+      }
+      return Extents{even_extent(group.rows, tile_rows), even_extent(n, tile_columns, together)};
+    };
     ProductTasks tasks;
+    std::vector<Extents> extents;
     for (const RowGroup<T>& group : groups) {
-      tasks.add(divide_up(group.rows, even_extent(group.rows, most_rows)) * across);
+      extents.push_back(extents_of(group));
+      tasks.add(divide_up(group.rows, extents.back().rows) * divide_up(n, extents.back().columns));
     }
     pool_.parallel_for(tasks.total(), [&](std::int64_t index) {
       const auto [number, tile] = tasks.find(index);
       const RowGroup<T>& group = groups[number];
-      const std::int64_t rows = even_extent(group.rows, most_rows), down = divide_up(group.rows, rows);
-      const std::int64_t i = tile % down * rows, j = tile / down * columns;
-      task(group.b, group.first + i, j, std::min(rows, group.rows - i), std::min(columns, n - j));
+      const auto [rows, columns] = extents[number];
+      const std::int64_t down = divide_up(group.rows, rows), i = tile % down * rows, j = tile / down * columns;
+      task(group, group.first + i, j, Extents{std::min(rows, group.rows - i), std::min(columns, n - j)});
+    });
+  }
+
+  /// accumulate, by multiply_by_tiles.
+  void accumulate_by_tiles(const Matrix<bf16>& a, const Matrix<bf16>& b, std::int64_t m, std::int64_t n,
+                           std::span<const TermGroup<float>> groups) {
+    ProductTasks tasks;
+    std::vector<Extents> extents;
+    for (const TermGroup<float>& group : groups) {
+      extents.push_back(extents_for_tiles(m, n, threads_a_group(groups.size())));
+      const bool is_idle = group.terms == 0 && group.sum == ProductSum::add;
+      tasks.add(is_idle ? 0 : divide_up(m, extents.back().rows) * divide_up(n, extents.back().columns));
+    }
+    pool_.parallel_for(tasks.total(), [&](std::int64_t index) {
+      const auto [number, tile] = tasks.find(index);
+      const TermGroup<float>& group = groups[number];
+      const auto [rows, columns] = extents[number];
+      const std::int64_t down = divide_up(m, rows), i = tile % down * rows, j = tile / down * columns;
+      const std::int64_t own_rows = std::min(rows, m - i), own_columns = std::min(columns, n - j);
+      float* const c = group.c + i * n + j;
+      if (group.terms == 0) {
+        for (std::int64_t r = 0; r < own_rows; ++r) std::fill_n(c + r * n, own_columns, 0.0f);
+        return;
+      }
+      multiply_by_tiles(own_rows, own_columns, group.terms, a.block(i, group.first), b.block(group.first, j), scratch_,
+                        {{}, group.sum == ProductSum::add ? TouchedMatrix{c, n * 4, 4} : TouchedMatrix{}},
+                        [&](const ProductBlock& part) {
+                          with_columns(part, [&](auto count) {
+                            float* to = c + part.row * n + part.column;
+                            for (std::int64_t r = 0; r < part.rows; ++r, to += n) {
+                              const float* sums = part.sums + r * part.stride;
+                              if (group.sum == ProductSum::add) {
+#pragma omp simd
+                                for (std::int64_t e = 0; e < count; ++e) to[e] += sums[e];
+                              } else {
+                                stream_row(sums, count, to);
+                              }
+                            }
+                          });
+                        });
     });
   }
 
@@ -206,24 +292,13 @@ class TiledProducts {
                       c_stride);
     } else if constexpr (std::is_same_v<T, A>) {
       if (std::is_same_v<A, double>) std::call_once(buffers_checked_, check_blas_buffers, pool_.threads());
-      multiply(rows, columns, k, a.block(i, 0), b.block(0, j), accumulate, c, c_stride);
+      const std::int64_t most = a.transposed ? transposed_depth : k;
+      for (std::int64_t begin = 0; begin < k; begin += most) {
+        multiply(rows, columns, std::min(most, k - begin), a.block(i, begin), b.block(begin, j),
+                 accumulate || begin > 0, c, c_stride);
+      }
     } else {
       if constexpr (std::is_same_v<T, bf16>) {
-        if (uses_tiles(rows)) {
-          return multiply_by_tiles(rows, columns, k, a.block(i, 0), b.block(0, j), scratch_,
-                                   [&](const ProductRows& part) {
-                                     for (std::int64_t r = 0; r < part.rows; ++r) {
-                                       const float* sums = part.sums + r * part.stride;
-                                       float* to = c + (part.first + r) * c_stride;
-                                       if (!accumulate) {
-                                         std::copy_n(sums, columns, to);
-                                       } else {
-#pragma omp simd
-                                         for (std::int64_t e = 0; e < columns; ++e) to[e] += sums[e];
-                                       }
-                                     }
-                                   });
-        }
         if (bf16_matmul_ != nullptr) {
           if (!accumulate && exchanges(rows, b)) {
             return exchanged_product(rows, columns, k, a.block(i, 0), b.block(0, j), c, c_stride);
@@ -246,8 +321,14 @@ class TiledProducts {
     }
   }
 
-  /// Returns whether multiply_by_tiles is the fastest product of `rows` rows.
-  bool uses_tiles(std::int64_t rows) const { return has_tiles_ && rows > max_exchanged_rows; }
+  /// Calls task(number of the block's columns), in a type that is constant for all but a last block.
+  template <class Task>
+  static void with_columns(const ProductBlock& part, Task&& task) {
+    if (part.columns == part.extent) return task(std::integral_constant<std::int64_t, ProductBlock::extent>());
+    task(part.columns);
+  }
+  /// Returns whether multiply_by_tiles is the fastest product of `rows` rows and k terms.
+  bool uses_tiles(std::int64_t rows, std::int64_t k) const { return has_tiles_ && rows > max_exchanged_rows && k > 0; }
   /// Returns whether few_row_product is the fastest product of `rows` rows by b.
   template <class T>
   bool has_few_rows(std::int64_t rows, const Matrix<T>& b) const {
