@@ -22,7 +22,7 @@ WordKey WordCache::key_of_longer(Word word) {
 
 bool WordCache::has_bytes(const Slot& slot, Word word) const {
   if (word.size() <= WordKey::max_bytes) return true;
-  const std::int32_t* const end = store_.data() + slot.ids[0];
+  const std::int32_t* const end = &store_[static_cast<std::size_t>(slot.ids[0])];
   return std::memcmp(end - stored_bytes(word.size()), word.begin, word.size()) == 0;
 }
 
@@ -34,18 +34,31 @@ void WordCache::insert(Word word, WordKey key, std::span<const std::int32_t> ids
     slot.ids[inline_ids - 1] = static_cast<std::int32_t>(ids.size()) - static_cast<std::int32_t>(inline_ids);
     std::ranges::copy(ids, slot.ids.begin());
   } else {
-    if (store_.size() + before_ids + ids.size() > max_store) {
-      store_.clear();
-      std::ranges::fill(lines_, Line{});
+    if (stored_ + before_ids + ids.size() > max_store) {
+      stored_ = 0;
+      std::fill(lines_.begin(), lines_.end(), Line{});
+      std::ranges::fill(overflowed_, 0);
     }
-    store_.resize(store_.size() + before_ids);
-    if (before_ids > 0) std::memcpy(store_.data() + store_.size() - before_ids, word.begin, word.size());
-    slot.ids = {static_cast<std::int32_t>(store_.size()), static_cast<std::int32_t>(ids.size()), 0, is_stored};
-    store_.insert(store_.end(), ids.begin(), ids.end());
+    if (before_ids > 0) std::memcpy(&store_[stored_], word.begin, word.size());
+    stored_ += before_ids;
+    slot.ids = {static_cast<std::int32_t>(stored_), static_cast<std::int32_t>(ids.size()), 0, is_stored};
+    std::ranges::copy(ids, &store_[stored_]);
+    stored_ += ids.size();
   }
-  std::array<Slot, 2>& slots = lines_[key.hash() >> (64 - line_bits)].slots;
-  const bool second = slots[0].key != WordKey{} && (slots[1].key == WordKey{} || (replaced_++ & 1) != 0);
-  slots[second ? 1 : 0] = slot;
+  place_for(key) = slot;
+}
+
+/// Slot for a word that is not in the cache: a free one of its line or of the line beside it, else one of its line.
+WordCache::Slot& WordCache::place_for(WordKey key) {
+  const std::size_t line = line_of(key);
+  for (const std::size_t place : {line, line ^ 1}) {
+    for (Slot& slot : lines_[place].slots) {
+      if (slot.key != WordKey{}) continue;
+      if (place != line) overflowed_[line / 64] |= std::uint64_t{1} << line % 64;
+      return slot;
+    }
+  }
+  return lines_[line].slots[replaced_++ & 1];
 }
 
 WordCaches::~WordCaches() {

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "src/base/zero_pages.hpp"
 #include "src/data/tokenizer/word_table.hpp"
 
 namespace trireme::data {
@@ -47,11 +48,11 @@ class WordBatch {
   std::size_t count_ = 0;
 };
 
-/// Ids of words that occurred lately. Two words share a line of 64 bytes with their ids; a third one replaces one of
-/// them. For one thread at a time.
+/// Ids of words that occurred lately. Two words share a line of 64 bytes with their ids. A third one takes the line
+/// beside it if that has room, else replaces one of the two. For one thread at a time.
 class WordCache {
  public:
-  WordCache() : lines_(line_count) {}
+  WordCache() : lines_(line_count), overflowed_(line_count / 64), store_(max_store) {}
 
   /// Appends the ids of all words, which end at `text_end` or before. `encode(word, ids)` appends those of a word that
   /// is not in the cache.
@@ -75,11 +76,17 @@ class WordCache {
   };
 
   static WordKey key_of_longer(Word word);
+  static std::size_t line_of(WordKey key) { return key.hash() >> (64 - line_bits); }
+  const Slot* find_beside(const Line* line, WordKey key) const;
+  std::span<const std::int32_t> ids_of(const Slot& slot) const;
   bool has_bytes(const Slot& slot, Word word) const;
   void insert(Word word, WordKey key, std::span<const std::int32_t> ids);
+  Slot& place_for(WordKey key);
 
-  std::vector<Line> lines_;
-  std::vector<std::int32_t> store_;
+  ZeroPages<Line> lines_;
+  std::vector<std::uint64_t> overflowed_;  // a bit for each line: words of it may be in the line beside it
+  ZeroPages<std::int32_t> store_;
+  std::size_t stored_ = 0;      // elements of the store in use
   std::uint32_t replaced_ = 0;  // number of words that replaced another one
 };
 
@@ -111,15 +118,32 @@ class WordCaches {
   mutable std::array<Place, 64> places_;
 };
 
+/// Slot of a word in the line beside its own, null if it is not there.
+inline const WordCache::Slot* WordCache::find_beside(const Line* line, WordKey key) const {
+  const std::size_t own = static_cast<std::size_t>(line - &lines_[0]);
+  if ((overflowed_[own / 64] >> own % 64 & 1) == 0) return nullptr;
+  const std::array<Slot, 2>& slots = lines_[own ^ 1].slots;
+  return slots[0].key == key ? &slots[0] : slots[1].key == key ? &slots[1] : nullptr;
+}
+
+inline std::span<const std::int32_t> WordCache::ids_of(const Slot& slot) const {
+  const std::int32_t last = slot.ids[inline_ids - 1];
+  if (last == is_stored) return {&store_[static_cast<std::size_t>(slot.ids[0])], static_cast<std::size_t>(slot.ids[1])};
+  return {slot.ids.data(), inline_ids - static_cast<std::size_t>(last < 0 ? -last : 0)};
+}
+
 template <class Encode>
 void WordCache::encode(std::span<const Word> words, const char* text_end, std::vector<std::int32_t>& ids,
                        const Encode& encode) {
   std::array<WordKey, WordBatch::capacity> keys;
   std::array<const Line*, WordBatch::capacity> places;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    keys[i] = words[i].size() <= WordKey::max_bytes ? WordKey::of(words[i], text_end) : key_of_longer(words[i]);
-    places[i] = &lines_[keys[i].hash() >> (64 - line_bits)];
-    __builtin_prefetch(places[i]);
+    const bool is_short = words[i].size() <= WordKey::max_bytes;
+    const WordKey key = is_short ? WordKey::of(words[i], text_end) : key_of_longer(words[i]);
+    const Line* const place = &lines_[line_of(key)];
+    __builtin_prefetch(place);
+    keys[i] = key;
+    places[i] = place;
   }
   std::array<std::int32_t, inline_ids * WordBatch::capacity + max_word_bytes> buffer;
   std::int32_t* out = buffer.data();
@@ -129,18 +153,19 @@ void WordCache::encode(std::span<const Word> words, const char* text_end, std::v
   };
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::array<Slot, 2>& slots = places[i]->slots;
-    const Slot& slot = slots[slots[1].key == keys[i] ? 1 : 0];
-    const std::int32_t last = slot.ids[inline_ids - 1];
-    if (slot.key == keys[i] && last != is_stored) [[likely]] {
-      std::memcpy(out, slot.ids.data(), sizeof(slot.ids));
-      out += last < 0 ? last + static_cast<std::int32_t>(inline_ids) : static_cast<std::int32_t>(inline_ids);
+    const Slot* slot = &slots[slots[1].key == keys[i] ? 1 : 0];
+    const std::int32_t last = slot->ids[inline_ids - 1];
+    if (slot->key == keys[i] && last != is_stored) [[likely]] {
+      std::memcpy(out, slot->ids.data(), sizeof(slot->ids));
+      out += static_cast<std::int32_t>(inline_ids) + (last & last >> 31);  // min(last, 0) without a branch
       continue;
     }
-    if (slot.key == keys[i] && has_bytes(slot, words[i])) {
-      const auto count = static_cast<std::size_t>(slot.ids[1]);
-      const std::size_t needed = count + inline_ids * (words.size() - i);
+    if (slot->key != keys[i]) slot = find_beside(places[i], keys[i]);
+    if (slot != nullptr && has_bytes(*slot, words[i])) {
+      const std::span<const std::int32_t> cached = ids_of(*slot);
+      const std::size_t needed = cached.size() + inline_ids * (words.size() - i);
       if (needed > static_cast<std::size_t>(buffer.end() - out)) flush();
-      out = std::copy_n(store_.begin() + slot.ids[0], count, out);
+      out = std::copy(cached.begin(), cached.end(), out);
       continue;
     }
     flush();

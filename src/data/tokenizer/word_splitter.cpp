@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "src/base/utf8.hpp"
 #include "src/data/text/unicode.hpp"
@@ -11,6 +12,8 @@
 namespace trireme::data {
 namespace {
 
+// Kinds of characters in blocks of text: other than these two, a letter, or one that `add_letters` leaves.
+constexpr std::uint8_t a_letter = 1, left_over = 2;
 constexpr std::uint8_t in_capitals = 1, in_small = 2, both_cases = 3;
 
 bool is_line_end(char c) { return c == '\r' || c == '\n'; }
@@ -43,6 +46,16 @@ WordSplitter::WordSplitter(WordPattern pattern) : pattern_(pattern), classes_(un
     }
   }
   std::copy_n(classes_.begin(), ascii_.size(), ascii_.begin());
+  if (pattern_ == WordPattern::gpt2) {
+    kinds_of_two_.resize(0x800);
+    kinds_of_three_.resize(0x10000, left_over);  // those of two bytes and surrogates are not UTF-8 in three bytes
+    for (char32_t c = 0; c < 0x10000; ++c) {
+      const Class own = classes_[c];
+      const std::uint8_t kind = own == Class::letter ? a_letter : own == Class::other ? 0 : left_over;
+      if (c < 0x800) kinds_of_two_[c] = kind;
+      if (c >= 0x800 && (c < 0xD800 || c > 0xDFFF)) kinds_of_three_[c] = kind;
+    }
+  }
   if (!has_cases()) return;
   cases_.resize(unicode_code_points);
   for (char32_t c = 0; c < unicode_code_points; ++c) {
@@ -94,7 +107,7 @@ const char* WordSplitter::word_end(const char* text, const char* end) const {
 const char* WordSplitter::cut(const char* text, const char* end, WordBatch& words) const {
   do {
     std::uint64_t cuts = 0;
-    if (pattern_ == WordPattern::gpt2 && end - text >= ByteBlock::size) cuts = gpt2_cuts(text, end);
+    if (pattern_ == WordPattern::gpt2 && end - text > ByteBlock::size) cuts = gpt2_cuts(text, end);
     if (cuts != 0) {
       text = words.add(text, (cuts ^ std::bit_floor(cuts)) | 1, cuts);
     } else {
@@ -122,6 +135,44 @@ inline void WordSplitter::add_characters(const char* text, const char* end, std:
   }
 }
 
+/// Sets the classes of letters and signs of two or three bytes that end in a block, of which `others` are not ASCII.
+/// Returns the bytes of all other characters.
+inline std::uint64_t WordSplitter::add_letters(const char* text, std::uint64_t others, BlockClasses& classes) const {
+  constexpr std::uint64_t last = std::uint64_t{1} << (ByteBlock::size - 1);
+  const ByteBlock block(text);
+  const std::uint64_t two = block.range(0xC2, 0xDF) & ~last, three = block.range(0xE0, 0xEF) & ~(last | last >> 1);
+  if (((two << 1 | three << 1 | three << 2) & ~block.range(0x80, 0xBF)) != 0) return others;
+  std::uint64_t letters = 0, left = 0;  // first bytes
+  const auto add = [&](std::uint64_t first, std::uint8_t kind) {
+    letters |= first & -static_cast<std::uint64_t>(kind & a_letter);
+    left |= first & -static_cast<std::uint64_t>(kind / left_over);
+  };
+  for (std::uint64_t rest = two; rest != 0; rest &= rest - 1) {
+    std::uint16_t bytes = 0;
+    std::memcpy(&bytes, text + std::countr_zero(rest), sizeof(bytes));
+    add(rest & -rest, kinds_of_two_[(bytes & 0x1Fu) << 6 | (bytes >> 8 & 0x3Fu)]);
+  }
+  for (std::uint64_t rest = three; rest != 0; rest &= rest - 1) {
+    std::uint32_t bytes = 0;  // and the one after them
+    std::memcpy(&bytes, text + std::countr_zero(rest), sizeof(bytes));
+    add(rest & -rest, kinds_of_three_[(bytes & 0xFu) << 12 | (bytes >> 2 & 0xFC0u) | (bytes >> 16 & 0x3Fu)]);
+  }
+  const std::uint64_t inside = (two & ~left) << 1 | (three & ~left) << 1 | (three & ~left) << 2;
+  classes.letters |= letters | letters << 1 | (letters & three) << 2;
+  classes.inside |= inside;
+  return others & ~((two | three) & ~left) & ~inside;
+}
+
+/// Returns the classes of a block with its characters that are not ASCII. Apart, since it slows blocks of ASCII inline.
+[[gnu::noinline]] WordSplitter::BlockClasses WordSplitter::with_others(const char* text, const char* end,
+                                                                       std::uint64_t others,
+                                                                       BlockClasses classes) const {
+  constexpr int few = 8;  // bytes that are faster one by one
+  const std::uint64_t left = std::popcount(others) <= few ? others : add_letters(text, others, classes);
+  if (left != 0) add_characters(text, end, left, classes);
+  return classes;
+}
+
 /// Returns the bits of those of the first 61 bytes of a block after its first, at which a word begins. The first byte
 /// begins a word. Behind these bytes the last character of white space may continue.
 inline std::uint64_t WordSplitter::gpt2_cuts(const char* text, const char* end) const {
@@ -130,7 +181,7 @@ inline std::uint64_t WordSplitter::gpt2_cuts(const char* text, const char* end) 
   const std::uint64_t blanks = block.equal(' ');
   BlockClasses classes{
       .letters = block.letters(), .numbers = block.range('0', '9'), .spaces = blanks | block.range('\t', '\r')};
-  if (const std::uint64_t others = block.others(); others != 0) add_characters(text, end, others, classes);
+  if (const std::uint64_t others = block.others(); others != 0) classes = with_others(text, end, others, classes);
   const auto [letters, numbers, spaces, inside] = classes;
   const std::uint64_t signs = ~(letters | numbers | spaces);
   const std::uint64_t same = (letters & letters << 1) | (numbers & numbers << 1) | (signs & signs << 1);

@@ -49,6 +49,8 @@ class WordSplitter {
   };
   Character character(const char* text, const char* end) const;
   void add_characters(const char* text, const char* end, std::uint64_t bytes, BlockClasses& classes) const;
+  std::uint64_t add_letters(const char* text, std::uint64_t others, BlockClasses& classes) const;
+  BlockClasses with_others(const char* text, const char* end, std::uint64_t others, BlockClasses classes) const;
   std::uint64_t gpt2_cuts(const char* text, const char* end) const;
   const char* class_end(const char* text, const char* end, Class wanted) const;
   const char* space_end(const char* text, const char* end) const;
@@ -63,7 +65,8 @@ class WordSplitter {
 
   WordPattern pattern_;
   std::array<Class, 128> ascii_;
-  std::vector<Class> classes_;       // class of every code point
+  std::vector<Class> classes_;                               // class of every code point
+  std::vector<std::uint8_t> kinds_of_two_, kinds_of_three_;  // by code point, for GPT-2's words
   std::vector<std::uint8_t> cases_;  // bits of Tekken's classes: 1 if it is in U, plus 2 if in L
 };
 

@@ -7,16 +7,19 @@
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "src/base/error.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/timer.hpp"
 #include "src/base/utf8.hpp"
 #include "src/data/tokenizer/bpe_tokenizer.hpp"
 #include "src/data/tokenizer/bpe_trainer.hpp"
 #include "src/data/tokenizer/byte_pair_encoder.hpp"
+#include "src/data/tokenizer/word_cache.hpp"
 #include "src/data/tokenizer/word_splitter.hpp"
 #include "tests/support/gpt2_files.hpp"
 #include "tests/support/message_of.hpp"
@@ -91,19 +94,43 @@ TEST(WordSplitter, TakesBytesThatAreNotUtf8ForCharactersOfTheThirdClass) {
   EXPECT_THAT(words_of("\xE2\x82"), ElementsAre("\xE2\x82"));
 }
 
+std::vector<std::string> words_one_by_one(const std::string& text, const WordSplitter& splitter = gpt2_splitter()) {
+  std::vector<std::string> words;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at != end; at += words.back().size()) {
+    words.emplace_back(at, splitter.word_end(at, end));
+  }
+  return words;
+}
+
 TEST(WordSplitter, CutsTheSameWordsInBlocksAsOneByOne) {
   std::mt19937 random(3);
   for (int pattern = 0; pattern < word_pattern_count; ++pattern) {
     const WordSplitter splitter(static_cast<WordPattern>(pattern));
     for (int trial = 0; trial < 1000; ++trial) {
       const std::string text = test::random_text(random, random() % 400);
-      const char* const end = text.data() + text.size();
-      std::vector<std::string> words;
-      for (const char* at = text.data(); at != end; at += words.back().size()) {
-        words.emplace_back(at, splitter.word_end(at, end));
-      }
-      ASSERT_EQ(words_of(text, splitter), words) << "pattern " << pattern << ": " << text;
+      ASSERT_EQ(words_of(text, splitter), words_one_by_one(text, splitter)) << "pattern " << pattern << ": " << text;
     }
+  }
+}
+
+// All sequences of three bytes whose first begins a character of three, overlong ones and surrogates among them.
+TEST(WordSplitter, CutsTheSameWordsInBlocksOfCharactersThatAreNotAscii) {
+  std::mt19937 random(4);
+  std::vector<std::string> characters;
+  for (unsigned c = 0; c < 0x10000; ++c) {
+    const auto byte = [&](unsigned high, unsigned shift) { return static_cast<char>(high | (c >> shift & 0x3F)); };
+    characters.push_back({static_cast<char>(0xE0 | c >> 12), byte(0x80, 6), byte(0x80, 0)});
+    if (c < 0x800) characters.push_back({static_cast<char>(0xC0 | c >> 6), byte(0x80, 0)});
+  }
+  for (const bool shuffles : {false, true}) {
+    if (shuffles) std::shuffle(characters.begin(), characters.end(), random);
+    std::string text;
+    for (const std::string& character : characters) {
+      if (random() % 8 == 0) text += " a\n."[random() % 4];
+      text += character;
+    }
+    ASSERT_EQ(words_of(text), words_one_by_one(text));
   }
 }
 
@@ -165,6 +192,34 @@ TEST(Gpt2Tokenizer, GivesWordsFromTheCacheTheirIds) {
     ASSERT_EQ(encode(*tokenizer, text), expected);
     std::shuffle(words.begin(), words.end(), random);
   }
+}
+
+// A third and a fourth word of a line are kept in the line beside it.
+TEST(WordCache, KeepsNearlyAllWordsOfAThirdOfItsSize) {
+  std::string text;
+  std::vector<std::size_t> ends;
+  for (std::int32_t i = 0; i < 180'000; ++i) ends.push_back((text += fmt::format("word{}", i)).size());
+  const char* const text_end = text.data() + text.size();
+  WordCache cache;
+  int encoded = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    encoded = 0;
+    std::vector<std::int32_t> ids;
+    WordBatch batch;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      batch.add(text.data() + (i == 0 ? 0 : ends[i - 1]), text.data() + ends[i]);
+      if (batch.has_room() && i + 1 < ends.size()) continue;
+      cache.encode(batch.words(), text_end, ids, [&](Word word, std::vector<std::int32_t>& out) {
+        out.push_back(parse_number<std::int32_t>(word.text().substr(4)).value());
+        ++encoded;
+      });
+      batch.clear();
+    }
+    std::vector<std::int32_t> expected(ends.size());
+    std::iota(expected.begin(), expected.end(), 0);
+    ASSERT_EQ(ids, expected);
+  }
+  EXPECT_LT(encoded, 180'000 / 20);
 }
 
 // A word must not become a token that no merge makes, even if it spells it.
