@@ -6,6 +6,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,6 +58,26 @@ BENCHMARK(build_index)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(find_sample)->ArgNames({"documents", "samples"})->Args({8'000'000, 10'000'000});
 
+using Make = std::function<std::unique_ptr<const Tokenizer>()>;
+
+/// The first call of a tokenizer, whose caches are empty.
+void encode_first(benchmark::State& state, const Make& make, const std::string& text) {
+  std::size_t tokens = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    std::unique_ptr<const Tokenizer> tokenizer = make();
+    state.ResumeTiming();
+    std::vector<std::int32_t> ids;
+    tokenizer->encode(text, ids);
+    tokens = ids.size();
+    state.PauseTiming();
+    tokenizer.reset();
+    state.ResumeTiming();
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(text.size()) * state.iterations());
+  state.counters["tokens"] = static_cast<double>(tokens);
+}
+
 void encode(benchmark::State& state, const Tokenizer& tokenizer, const std::string& text) {
   std::vector<std::int32_t> ids;
   for (auto _ : state) {
@@ -88,19 +109,26 @@ int run(int argc, char** argv) {
                  "TEXT...]\n");
     return 2;
   }
+  Make make;
   std::unique_ptr<const Tokenizer> tokenizer;
   std::vector<std::unique_ptr<std::string>> texts;
   const auto add = [&](const std::string& name, const std::string& text) {
     texts.push_back(std::make_unique<std::string>(text));
+    benchmark::RegisterBenchmark(("first/" + name).c_str(), encode_first, std::cref(make), std::cref(*texts.back()));
     benchmark::RegisterBenchmark(("encode/" + name).c_str(), encode, std::cref(*tokenizer), std::cref(*texts.back()));
     benchmark::RegisterBenchmark(("decode/" + name).c_str(), decode, std::cref(*tokenizer), std::cref(*texts.back()));
   };
   if (argc > 3) {
     const std::string second = argv[2];
     const bool is_gpt2 = second != "-" && second != "wordpiece";
-    tokenizer = is_gpt2         ? make_gpt2_tokenizer(test::read_gpt2_files(argv[1], argv[2]))
-                : second == "-" ? io::read_tokenizer_json(argv[1], "")
-                                : make_wordpiece_tokenizer(io::read_wordpiece_file(argv[1]));
+    if (is_gpt2) {
+      make = [vocabulary = test::read_gpt2_files(argv[1], argv[2])] { return make_gpt2_tokenizer(vocabulary); };
+    } else if (second == "-") {
+      make = [path = argv[1]] { return io::read_tokenizer_json(path, ""); };
+    } else {
+      make = [vocabulary = io::read_wordpiece_file(argv[1])] { return make_wordpiece_tokenizer(vocabulary); };
+    }
+    tokenizer = make();
     for (int i = 3; i < argc; ++i) {
       const std::string path = argv[i];
       add(path.substr(path.find_last_of('/') + 1), test::read_file(path));
@@ -108,8 +136,7 @@ int run(int argc, char** argv) {
     add("one_letter_1_MB", std::string(1 << 20, 'a'));
     if (is_gpt2)
       benchmark::RegisterBenchmark("gpt2/make", [&](benchmark::State& state) {
-        const auto vocabulary = test::read_gpt2_files(argv[1], argv[2]);
-        for (auto _ : state) benchmark::DoNotOptimize(make_gpt2_tokenizer(vocabulary));
+        for (auto _ : state) benchmark::DoNotOptimize(make());
       });
   }
   benchmark::RunSpecifiedBenchmarks();

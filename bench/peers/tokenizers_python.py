@@ -4,8 +4,9 @@ Usage: tokenizers_python.py ENCODER_JSON VOCAB_BPE REPETITIONS TEXT...    GPT-2'
        tokenizers_python.py TOKENIZER_JSON - REPETITIONS TEXT...          another BPE: without tiktoken
        tokenizers_python.py VOCAB_TXT wordpiece REPETITIONS TEXT...       BERT's WordPiece: tokenizers
 
-Prints for each text and library a line "library text bytes tokens seconds", the processor seconds of each repetition after a first
-that does not count, but fills the libraries' caches. Packages that are not installed are left out, and nothing is downloaded.
+Prints for each text and library lines "library text call bytes tokens seconds" with processor seconds: up to three times of the first
+call of a new tokenizer (`call` is "first"), then of REPETITIONS more calls on the same text ("later"), for which caches are filled.
+Packages that are not installed are left out, and nothing is downloaded.
 """
 
 import importlib.util
@@ -37,51 +38,69 @@ def tiktoken_encoding(encoder_json):
 
 
 def peers_of(vocabulary, merges):
-    """Returns functions from a text, as str and as bytes, to its number of tokens."""
+    """Returns functions by library. Each makes a new tokenizer: a function from a text, as str and as bytes, to its number of tokens."""
     has = {name: importlib.util.find_spec(name) for name in ("tiktoken", "tokenizers", "fastokens", "gigatoken")}
     import tokenizers
 
-    if merges == "wordpiece":
-        bert = tokenizers.BertWordPieceTokenizer(vocabulary, lowercase=True)
-        bert._tokenizer.encode_special_tokens = True
-        return {"tokenizers": lambda text, _: len(bert.encode(text, add_special_tokens=False).ids)}
-    hugging_face = (
-        tokenizers.Tokenizer.from_file(vocabulary)
-        if merges == "-"
-        else tokenizers.ByteLevelBPETokenizer(vocabulary, merges)._tokenizer
-    )
-    hugging_face.encode_special_tokens = True  # their names in text are text
-    peers = {"tokenizers": lambda text, _: len(hugging_face.encode(text, add_special_tokens=False).ids)}
-    if has["tiktoken"] and merges != "-":
+    def hugging_face():
+        if merges == "wordpiece":
+            made = tokenizers.BertWordPieceTokenizer(vocabulary, lowercase=True)._tokenizer
+        elif merges == "-":
+            made = tokenizers.Tokenizer.from_file(vocabulary)
+        else:
+            made = tokenizers.ByteLevelBPETokenizer(vocabulary, merges)._tokenizer
+        made.encode_special_tokens = True  # their names in text are text
+        return made
+
+    def make_tokenizers():
+        made = hugging_face()
+        return lambda text, _: len(made.encode(text, add_special_tokens=False).ids)
+
+    def make_tiktoken():
         encoding = tiktoken_encoding(vocabulary)
-        peers["tiktoken"] = lambda text, _: len(encoding.encode_ordinary(text))
-    if has["fastokens"]:
+        return lambda text, _: len(encoding.encode_ordinary(text))
+
+    def make_fastokens():
         import fastokens
 
-        fast = fastokens.Tokenizer.from_json_str(hugging_face.to_str())
-        peers["fastokens"] = lambda text, _: len(fast.encode_batch_flat([text], split_special_tokens=True)[0]) // 4
-    if has["gigatoken"]:
+        fast = fastokens.Tokenizer.from_json_str(definition)
+        return lambda text, _: len(fast.encode_batch_flat([text], split_special_tokens=True)[0]) // 4
+
+    def make_gigatoken():
         import gigatoken
 
-        giga = gigatoken.Tokenizer.from_json(hugging_face.to_str())
-        peers["gigatoken"] = lambda _, data: len(giga.encode_batch([data], parallel=False)[0])
+        giga = gigatoken.Tokenizer.from_json(definition)
+        return lambda _, data: len(giga.encode_batch([data], parallel=False)[0])
+
+    peers = {"tokenizers": make_tokenizers}
+    if merges == "wordpiece":
+        return peers
+    definition = hugging_face().to_str()
+    if has["tiktoken"] and merges != "-":
+        peers["tiktoken"] = make_tiktoken
+    if has["fastokens"]:
+        peers["fastokens"] = make_fastokens
+    if has["gigatoken"]:
+        peers["gigatoken"] = make_gigatoken
     return peers
 
 
 def main():
     vocabulary, merges, repetitions, *texts = sys.argv[1:]
+    repetitions = int(repetitions)
     peers = peers_of(vocabulary, merges)
     for path in texts:
         with open(path, "rb") as file:
             data = file.read()
         text = data.decode()
-        for name, count in peers.items():
-            for repetition in range(int(repetitions) + 1):
+        for name, make in peers.items():
+            for call in ["first"] * min(repetitions, 3) + ["later"] * repetitions:
+                if call == "first":
+                    count = make()
                 start = time.process_time()
                 tokens = count(text, data)
                 seconds = time.process_time() - start
-                if repetition > 0:
-                    print(name, os.path.basename(path), len(data), tokens, f"{seconds:.6f}", flush=True)
+                print(name, os.path.basename(path), call, len(data), tokens, f"{seconds:.6f}", flush=True)
 
 
 if __name__ == "__main__":
