@@ -47,7 +47,9 @@ class Progress {
   }
   void update(std::size_t own_range, std::int64_t bytes) {
     if (since_look_.elapsed_s() > look_interval_s) look();
-    report_(std::min(total_, whole_bytes_ + (done_[own_range] ? 0 : bytes)), total_);
+    // A part that is complete, but not yet in the folder, does not count.
+    shown_ = std::max(shown_, std::min(total_, whole_bytes_ + (done_[own_range] ? 0 : bytes)));
+    report_(shown_, total_);
   }
   void look() {
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
@@ -65,6 +67,7 @@ class Progress {
   const ByteProgress& report_;
   std::vector<bool> done_;
   std::int64_t whole_bytes_ = 0;
+  std::int64_t shown_ = 0;
   std::int64_t total_ = 0;
   Timer since_look_;
 };
@@ -256,15 +259,16 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
 
   collectively(comm, [&] {
     const std::string stop = folder_path + "/" + stop_name;
+    const std::vector<std::size_t> own = ranges_of_rank(comm.rank(), comm.size(), ranges, numbers_in(missing_text));
+    std::vector<RangePart> own_parts;
+    for (const std::size_t i : own) own_parts.push_back({&ranges[i], paths[i]});
     const auto all = leads ? std::make_unique<Progress>(*files.work, ranges, paths, progress) : nullptr;
     try {
-      for (const std::size_t i : ranges_of_rank(comm.rank(), comm.size(), ranges, numbers_in(missing_text))) {
-        if (comm.size() > 1 && files.work->exists(stop)) return;
-        tokenize_range(files, ranges[i], options.text, tokenizer, pool, paths[i], [&](std::int64_t bytes) {
-          if (all) all->update(i, bytes);
-        });
-        if (all) all->look();
-      }
+      tokenize_ranges(files, own_parts, options.text, tokenizer, pool, [&](std::size_t number, std::int64_t bytes) {
+        if (bytes == 0) return comm.size() == 1 || !files.work->exists(stop);
+        if (all) all->update(own[number], bytes);
+        return true;
+      });
     } catch (const Error&) {
       if (comm.size() > 1) files.work->touch(stop);
       throw;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
+#include <memory>
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
@@ -147,6 +149,116 @@ class PieceEncoder {
   data::SpecialTokenParser parser_;
 };
 
+/// Pieces of a range that are encoded together; none at its end.
+struct Batch {
+  std::vector<TextPiece> pieces;
+  std::int64_t bytes_read = 0;   // bytes of the range read so far
+  std::int64_t forced_cuts = 0;  // forced cuts in these bytes
+};
+
+/// Reads batches of ranges, one range after another.
+class BatchReader {
+ public:
+  BatchReader(const Files& files, const std::vector<RangePart>& parts, const TextReaderOptions& options,
+              std::int64_t batch_bytes)
+      : files_(files), parts_(parts), options_(options), batch_bytes_(batch_bytes) {}
+
+  Batch next() {
+    if (!reader_) reader_.emplace(files_, parts_[number_++].range->files, options_);
+    Batch batch{.pieces = read_batch(*reader_, batch_bytes_)};
+    batch.bytes_read = reader_->bytes_read();
+    batch.forced_cuts = reader_->forced_cuts();
+    if (batch.pieces.empty()) reader_.reset();
+    return batch;
+  }
+  bool has_next() const { return reader_ || number_ < parts_.size(); }
+
+ private:
+  const Files& files_;
+  const std::vector<RangePart>& parts_;
+  const TextReaderOptions& options_;
+  std::int64_t batch_bytes_;
+  std::size_t number_ = 0;  // number of the next range
+  std::optional<TextReader> reader_;
+};
+
+/// Part in progress, which takes the tokens of a range's pieces in their order.
+class PartBuilder {
+ public:
+  PartBuilder(const Files& files, const RangePart& part, const CorpusTextOptions& options,
+              const data::Tokenizer& tokenizer)
+      : options_(options),
+        end_of_document_(tokenizer.end_of_document()),
+        stops_(tokenizer.stops()),
+        writer_(files.corpora->create_part(part.path, tokenizer.vocabulary_size(), part.range->begins_inside_document)),
+        counts_{.forced_cuts = part.range->forced_cuts} {}
+
+  void add(const TextPiece& piece, const EncodedPiece& work) {
+    if (work.error) {
+      skip(piece, *work.error);
+      return;
+    }
+    const std::span<const std::int32_t> ids = work.ids;
+    // The first sentence of a document includes its beginning, the last one its end-of-document token.
+    for (std::size_t i = 0, begin = 0; i < work.sentence_ends.size(); begin = work.sentence_ends[i++]) {
+      writer_->end_sentence();
+      append(ids.subspan(begin, work.sentence_ends[i] - begin));
+    }
+    for (const data::LearnedRange& range : work.learned) learn(range, ids);
+    if (!options_.split_sentences) append(ids);
+    counts_ += {.text_bytes = work.text_bytes, .forced_cuts = work.forced_cuts, .special_tokens = work.special_tokens};
+    if (piece.ends_document) end_document();
+  }
+
+  /// Completes the file. `forced_cuts` are those of the reader.
+  void finish(std::int64_t forced_cuts) {
+    counts_.forced_cuts += forced_cuts;
+    writer_->finish(counts_);
+  }
+
+ private:
+  void skip(const TextPiece& piece, const DataError& error) {
+    if (!piece.is_json || !options_.skip_bad_lines) throw error;
+    counts_ += {.bad_lines = 1, .first_bad_lines = {error.what()}};
+    TRIREME_CHECK(counts_.bad_lines <= options_.max_bad_lines, DataError,
+                  "more than {} bad lines, the last: {}; <max_bad_lines> allows more", options_.max_bad_lines,
+                  error.what());
+  }
+
+  void append(std::span<const std::int32_t> ids) {
+    const bool begins_document = writer_->document_tokens() == 0 && !writer_->inside_first();
+    if (options_.beginning && begins_document && !ids.empty()) writer_->append({&*options_.beginning, 1});
+    writer_->append(ids);
+  }
+
+  void learn(data::LearnedRange range, std::span<const std::int32_t> ids) {
+    const std::int64_t before = writer_->summary().tokens;
+    writer_->learn({before + range.begin, before + range.end});
+    counts_.learned_tokens += range.end - range.begin;
+    const auto learned =
+        ids.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.end - range.begin));
+    const bool stops_there = std::ranges::any_of(
+        stops_, [&](std::int32_t stop) { return std::ranges::find(learned, stop) != learned.end(); });
+    counts_.learned_stops += stops_there ? 1 : 0;
+  }
+
+  void end_document() {
+    if (writer_->document_tokens() == 0 && !writer_->inside_first()) {
+      ++counts_.empty_documents;
+      return;
+    }
+    if (options_.append_end_of_document) writer_->append({&end_of_document_, 1});
+    if (options_.split_sentences) writer_->end_sentence();
+    writer_->end_document();
+  }
+
+  const CorpusTextOptions& options_;
+  std::int32_t end_of_document_;
+  std::vector<std::int32_t> stops_;
+  std::unique_ptr<PartWriter> writer_;
+  CorpusTextCounts counts_;
+};
+
 }  // namespace
 
 std::vector<InputRange> cut_input(const Files& files, const std::vector<std::string>& paths,
@@ -210,71 +322,39 @@ CorpusTextCounts& CorpusTextCounts::operator+=(const CorpusTextCounts& other) {
   return *this;
 }
 
-void tokenize_range(const Files& files, const InputRange& range, const CorpusTextOptions& options,
-                    const data::Tokenizer& tokenizer, ThreadPool& pool, const std::string& path,
-                    const std::function<void(std::int64_t)>& progress) {
-  TextReader reader(files, range.files, options.reader);
-  const auto writer = files.corpora->create_part(path, tokenizer.vocabulary_size(), range.begins_inside_document);
-  CorpusTextCounts counts{.forced_cuts = range.forced_cuts};
-  const std::int32_t end_of_document = tokenizer.end_of_document();
-  const std::vector<std::int32_t> stops = tokenizer.stops();
+void tokenize_ranges(const Files& files, const std::vector<RangePart>& parts, const CorpusTextOptions& options,
+                     const data::Tokenizer& tokenizer, ThreadPool& pool, const RangeProgress& progress) {
   const PieceEncoder encoder(files, options, tokenizer);
   // Enough to keep all threads busy: pieces of text are a MiB, lines of JSON may be short.
-  const auto batch_bytes = options.reader.piece_bytes * 2 * pool.threads();
-  for (;;) {
-    std::vector<TextPiece> batch = read_batch(reader, batch_bytes);
-    if (batch.empty()) break;
-    std::vector<EncodedPiece> encoded(batch.size());
-    pool.parallel_for(std::ssize(batch), [&](std::int64_t i) {
-      const auto at = static_cast<std::size_t>(i);
-      encoded[at] = encoder.encode(batch[at]);
-    });
-    for (std::size_t piece = 0; piece < batch.size(); ++piece) {
-      const EncodedPiece& work = encoded[piece];
-      if (work.error) {
-        if (!batch[piece].is_json || !options.skip_bad_lines) throw *work.error;
-        counts += {.bad_lines = 1, .first_bad_lines = {work.error->what()}};
-        TRIREME_CHECK(counts.bad_lines <= options.max_bad_lines, DataError,
-                      "more than {} bad lines, the last: {}; <max_bad_lines> allows more", options.max_bad_lines,
-                      work.error->what());
-        continue;
+  BatchReader reader(files, parts, options.reader, options.reader.piece_bytes * 2 * pool.threads());
+  // Their destructors wait: `reader` outlives both.
+  std::future<Batch> next;
+  std::future<void> finishing;
+  const auto read_next = [&] {
+    if (reader.has_next()) next = std::async(std::launch::async, [&] { return reader.next(); });
+  };
+  read_next();
+  for (std::size_t number = 0; number < parts.size() && progress(number, 0); ++number) {
+    auto part = std::make_unique<PartBuilder>(files, parts[number], options, tokenizer);
+    for (;;) {
+      Batch batch = next.get();
+      read_next();
+      if (batch.pieces.empty()) {
+        if (finishing.valid()) finishing.get();
+        finishing =
+            std::async(std::launch::async, [part = std::move(part), cuts = batch.forced_cuts] { part->finish(cuts); });
+        break;
       }
-      const std::span<const std::int32_t> ids = work.ids;
-      const auto append = [&](std::span<const std::int32_t> part) {
-        const bool begins_document = writer->document_tokens() == 0 && !writer->inside_first();
-        if (options.beginning && begins_document && !part.empty()) writer->append({&*options.beginning, 1});
-        writer->append(part);
-      };
-      // The first sentence of a document includes its beginning, the last one its end-of-document token.
-      for (std::size_t i = 0, begin = 0; i < work.sentence_ends.size(); begin = work.sentence_ends[i++]) {
-        writer->end_sentence();
-        append(ids.subspan(begin, work.sentence_ends[i] - begin));
-      }
-      for (const data::LearnedRange& range : work.learned) {
-        const std::int64_t before = writer->summary().tokens;
-        writer->learn({before + range.begin, before + range.end});
-        counts.learned_tokens += range.end - range.begin;
-        const auto learned =
-            ids.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.end - range.begin));
-        const bool stops_there = std::ranges::any_of(
-            stops, [&](std::int32_t stop) { return std::ranges::find(learned, stop) != learned.end(); });
-        counts.learned_stops += stops_there ? 1 : 0;
-      }
-      if (!options.split_sentences) append(ids);
-      counts += {.text_bytes = work.text_bytes, .forced_cuts = work.forced_cuts, .special_tokens = work.special_tokens};
-      if (!batch[piece].ends_document) continue;
-      if (writer->document_tokens() == 0 && !writer->inside_first()) {
-        ++counts.empty_documents;
-        continue;
-      }
-      if (options.append_end_of_document) writer->append({&end_of_document, 1});
-      if (options.split_sentences) writer->end_sentence();
-      writer->end_document();
+      std::vector<EncodedPiece> encoded(batch.pieces.size());
+      pool.parallel_for(std::ssize(encoded), [&](std::int64_t i) {
+        const auto at = static_cast<std::size_t>(i);
+        encoded[at] = encoder.encode(batch.pieces[at]);
+      });
+      for (std::size_t i = 0; i < encoded.size(); ++i) part->add(batch.pieces[i], encoded[i]);
+      progress(number, batch.bytes_read);
     }
-    progress(reader.bytes_read());
   }
-  counts.forced_cuts += reader.forced_cuts();
-  writer->finish(counts);
+  if (finishing.valid()) finishing.get();
 }
 
 }  // namespace trireme::prepare

@@ -52,11 +52,21 @@ struct CorpusTextOptions {
   std::int64_t max_bad_lines = 1000;
 };
 
-/// Tokenizes an input range into a part, the file `path`. All threads of `pool` encode pieces of text in batches, and
-/// the results are written in order. The output is thus independent of the threads, and memory of the range. `progress`
-/// is called periodically with the bytes read so far. Throws DataError (unreadable text, too many bad lines), IoError.
-void tokenize_range(const Files& files, const InputRange& range, const CorpusTextOptions& options,
-                    const data::Tokenizer& tokenizer, ThreadPool& pool, const std::string& path,
-                    const std::function<void(std::int64_t)>& progress);
+/// Input range and the file of its part.
+struct RangePart {
+  const InputRange* range;
+  std::string path;
+};
+
+/// Called with the number of a range and the bytes of it read so far: at its beginning with 0, where it returns whether
+/// to go on, then periodically.
+using RangeProgress = std::function<bool(std::size_t, std::int64_t)>;
+
+/// Tokenizes input ranges into parts. All threads of `pool` encode pieces of text in batches, and the results are
+/// written in order. The output is thus independent of the threads, and memory of the ranges. While a batch is encoded
+/// the next one is read and the part before is synced to disk. Throws DataError (unreadable text, too many bad lines),
+/// IoError.
+void tokenize_ranges(const Files& files, const std::vector<RangePart>& parts, const CorpusTextOptions& options,
+                     const data::Tokenizer& tokenizer, ThreadPool& pool, const RangeProgress& progress);
 
 }  // namespace trireme::prepare
