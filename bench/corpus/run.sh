@@ -151,10 +151,10 @@ awk -v bytes="$built_bytes" -v corpus="$corpus_bytes" -v one="${seconds[build,1,
     ranks = nodes * cores
     efficiency = one / two / used
     tokenizing = total / (bytes / (one - join) * ranks * efficiency)
-    joining = join * total / bytes
+    joining = join * total / bytes / ranks / efficiency
     printf "\nProjection, not measured: 174 GB on %d nodes of %d such cores, a rank a core. Tokenizing scales over cores as it did here\n", nodes, cores
-    printf "from one to %d (%.0f%% of ideal), and the file system keeps up with %.1f GB/s read by all: %.0f s. One rank joins the %.0f GB of\n", used, 100 * efficiency, total / tokenizing / 1e9, tokenizing, corpus * total / bytes / 1e9
-    printf "the corpus at the rate measured here, %.0f MB/s: %.0f s. In all %.1f minutes. Cleaning, at the rate of one core here and if it\n", corpus / join / 1e6, joining, (tokenizing + joining) / 60
+    printf "from one to %d (%.0f%% of ideal), and the file system keeps up with %.1f GB/s read by all: %.0f s. All join the %.0f GB of\n", used, 100 * efficiency, total / tokenizing / 1e9, tokenizing, corpus * total / bytes / 1e9
+    printf "the corpus, each at the rate of one here, %.0f MB/s, if the file system keeps up: %.0f s. In all %.1f minutes. Cleaning, at the rate of one core here and if it\n", corpus / join / 1e6, joining, (tokenizing + joining) / 60
     printf "scales alike: %.0f s.\n", total / (text / clean_one * ranks * efficiency)
   }'
 exit $grown

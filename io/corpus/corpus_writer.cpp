@@ -1,6 +1,9 @@
 #include "io/corpus/corpus_writer.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "io/corpus/corpus_store.hpp"
@@ -36,6 +39,60 @@ auto reader_of(const Spool& spool) {
     position += static_cast<std::int64_t>(out.size());
   };
 }
+
+class CorpusFile final : public prepare::CorpusFrame {
+ public:
+  CorpusFile(const std::string& path, const data::Tokenizer& tokenizer, CorpusContents contents)
+      : tokenizer_(tokenizer),
+        contents_(std::move(contents)),
+        dtype_(token_type(tokenizer.vocabulary_size())),
+        payload_(tokenizer.payload()),
+        file_(h5::File::create(path)) {
+    write_bytes(file_, "/tokenizer_payload", payload_, {static_cast<std::int64_t>(payload_.size())});
+    tokens_at_ = file_.create_dataset("/tokens", dtype_, {contents_.tokens}).file_offset();
+  }
+
+  prepare::TokenBlocks blocks() const override {
+    return {tokens_at_, static_cast<std::int64_t>(size_of(dtype_)), corpus_block_tokens, contents_.tokens};
+  }
+
+  void finish(const std::string& block_digests) override {
+    Digest table;
+    const auto copy_numbers = [&](const std::string& name, const Shape& shape, const CorpusContents::Next& next) {
+      copy(file_, name, DType::int64, shape, offsets_at_once, next,
+           [&](const std::vector<std::byte>& chunk) { table.update(chunk.data(), chunk.size()); });
+    };
+    copy_numbers("/document_offsets", {contents_.documents + 1}, contents_.next_document_offsets);
+    if (contents_.sentences > 0) {
+      copy_numbers("/sentence_offsets", {contents_.sentences + 1}, contents_.next_sentence_offsets);
+    }
+    if (contents_.learned_ranges) {
+      copy_numbers(learned_ranges_name, {*contents_.learned_ranges, 2}, contents_.next_learned_ranges);
+    }
+    const auto blocks = static_cast<std::int64_t>(block_digests.size() / digest_digits);
+    write_bytes(file_, "/block_digests", block_digests, {blocks, static_cast<std::int64_t>(digest_digits)});
+    table.update(block_digests.data(), block_digests.size());
+
+    write_corpus_header(file_, corpus_format_name,
+                        {.tokenizer = tokenizer_.name(),
+                         .tokenizer_digest = tokenizer_.digest(),
+                         .ids_digest = tokenizer_.ids_digest(),
+                         .tokenizer_payload = payload_,
+                         .content_digest = table.hex(),
+                         .vocabulary_size = tokenizer_.vocabulary_size(),
+                         .end_of_document = tokenizer_.end_of_document(),
+                         .max_id = contents_.max_id});
+    file_.close();
+  }
+
+ private:
+  const data::Tokenizer& tokenizer_;
+  CorpusContents contents_;
+  DType dtype_;
+  std::string payload_;
+  h5::File file_;
+  std::int64_t tokens_at_ = 0;
+};
 
 }  // namespace
 
@@ -78,41 +135,9 @@ void write_corpus_header(h5::File& file, const char* format, const data::CorpusI
   root.write_attribute("table_digest", info.content_digest);
 }
 
-void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer, const CorpusContents& contents) {
-  h5::File file = h5::File::create(path);
-  const std::string payload = tokenizer.payload();
-  write_bytes(file, "/tokenizer_payload", payload, {static_cast<std::int64_t>(payload.size())});
-
-  std::string block_digests;
-  copy(file, "/tokens", token_type(tokenizer.vocabulary_size()), {contents.tokens}, corpus_block_tokens,
-       contents.next_tokens,
-       [&](const std::vector<std::byte>& block) { block_digests += digest(block.data(), block.size()); });
-  Digest table;
-  const auto copy_numbers = [&](const std::string& name, const Shape& shape, const CorpusContents::Next& next) {
-    copy(file, name, DType::int64, shape, offsets_at_once, next,
-         [&](const std::vector<std::byte>& chunk) { table.update(chunk.data(), chunk.size()); });
-  };
-  copy_numbers("/document_offsets", {contents.documents + 1}, contents.next_document_offsets);
-  if (contents.sentences > 0) {
-    copy_numbers("/sentence_offsets", {contents.sentences + 1}, contents.next_sentence_offsets);
-  }
-  if (contents.learned_ranges) {
-    copy_numbers(learned_ranges_name, {*contents.learned_ranges, 2}, contents.next_learned_ranges);
-  }
-  const auto blocks = static_cast<std::int64_t>(block_digests.size() / digest_digits);
-  write_bytes(file, "/block_digests", block_digests, {blocks, static_cast<std::int64_t>(digest_digits)});
-  table.update(block_digests.data(), block_digests.size());
-
-  write_corpus_header(file, corpus_format_name,
-                      {.tokenizer = tokenizer.name(),
-                       .tokenizer_digest = tokenizer.digest(),
-                       .ids_digest = tokenizer.ids_digest(),
-                       .tokenizer_payload = payload,
-                       .content_digest = table.hex(),
-                       .vocabulary_size = tokenizer.vocabulary_size(),
-                       .end_of_document = tokenizer.end_of_document(),
-                       .max_id = contents.max_id});
-  file.close();
+std::unique_ptr<prepare::CorpusFrame> begin_corpus_file(const std::string& path, const data::Tokenizer& tokenizer,
+                                                        CorpusContents contents) {
+  return std::make_unique<CorpusFile>(path, tokenizer, std::move(contents));
 }
 
 CorpusWriter::CorpusWriter(const std::string& path, const data::Tokenizer& tokenizer)
@@ -176,13 +201,7 @@ void CorpusWriter::flush_block() {
 
 void CorpusWriter::finish() {
   flush_block();
-  std::size_t block = 0;
-  const auto next_tokens = [&, next = reader_of(tokens_)](std::span<std::byte> out) mutable {
-    next(out);
-    TRIREME_CHECK(block_digests_.compare(block++ * digest_digits, digest_digits, digest(out.data(), out.size())) == 0,
-                  IoError, "the temporary file beside {} does not hold the bytes that were written", file_.target());
-  };
-  CorpusContents contents{token_count_, max_id_, next_tokens, documents_, reader_of(offsets_.finish())};
+  CorpusContents contents{token_count_, max_id_, documents_, reader_of(offsets_.finish())};
   if (sentences_) {
     contents.sentences = sentence_count_;
     contents.next_sentence_offsets = reader_of(sentences_->finish());
@@ -191,8 +210,25 @@ void CorpusWriter::finish() {
     contents.learned_ranges = learned_count_;
     contents.next_learned_ranges = reader_of(learned_->finish());
   }
-  write_corpus_file(file_.path(), tokenizer_, contents);
+  const auto corpus = begin_corpus_file(file_.path(), tokenizer_, std::move(contents));
+  copy_tokens(corpus->blocks());
+  corpus->finish(block_digests_);
   file_.commit();
+}
+
+/// Copies the spooled tokens into the file.
+void CorpusWriter::copy_tokens(const prepare::TokenBlocks& blocks) const {
+  const Descriptor file(open(file_.path().c_str(), O_WRONLY | O_CLOEXEC));
+  TRIREME_CHECK(file, IoError, "cannot write {}: {}", file_.path(), std::strerror(errno));
+  std::vector<std::byte> block;
+  for (std::int64_t at = 0; at < blocks.tokens; at += blocks.block_tokens) {
+    block.resize(static_cast<std::size_t>(std::min(blocks.block_tokens, blocks.tokens - at) * blocks.token_bytes));
+    tokens_.read(at * blocks.token_bytes, block.data(), block.size());
+    const auto digit = static_cast<std::size_t>(at / blocks.block_tokens) * digest_digits;
+    TRIREME_CHECK(block_digests_.compare(digit, digest_digits, digest(block.data(), block.size())) == 0, IoError,
+                  "the temporary file beside {} does not hold the bytes that were written", file_.target());
+    write_at(file.get(), file_.path(), block.data(), block.size(), blocks.begin + at * blocks.token_bytes);
+  }
 }
 
 }  // namespace trireme::io

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,8 +32,9 @@ void write_bytes(h5::File& file, const std::string& path, const std::string& byt
 /// Writes the attributes of a corpus or view; `info.content_digest` is that of its tables.
 void write_corpus_header(h5::File& file, const char* format, const data::CorpusInfo& info);
 
-/// Writes a complete corpus (format: io/README.md) to `path`, in constant memory. Throws IoError or Hdf5Error.
-void write_corpus_file(const std::string& path, const data::Tokenizer& tokenizer, const CorpusContents& contents);
+/// Begins a corpus (format: io/README.md) at `path`, in constant memory. Throws IoError or Hdf5Error.
+std::unique_ptr<prepare::CorpusFrame> begin_corpus_file(const std::string& path, const data::Tokenizer& tokenizer,
+                                                        CorpusContents contents);
 
 /// int64 numbers spooled to disk until their count is known.
 class SpooledNumbers {
@@ -89,6 +91,7 @@ class CorpusWriter {
 
  private:
   void flush_block();
+  void copy_tokens(const prepare::TokenBlocks& blocks) const;
 
   const data::Tokenizer& tokenizer_;
   DType dtype_;

@@ -196,9 +196,9 @@ class Corpora final : public prepare::Corpora {
                                               const data::CorpusInfo& info) const override {
     return create_sink(kind, path, info);
   }
-  void write(const std::string& path, const data::Tokenizer& tokenizer,
-             const prepare::CorpusContents& contents) const override {
-    write_corpus_file(path, tokenizer, contents);
+  std::unique_ptr<prepare::CorpusFrame> begin(const std::string& path, const data::Tokenizer& tokenizer,
+                                              prepare::CorpusContents contents) const override {
+    return begin_corpus_file(path, tokenizer, std::move(contents));
   }
   std::unique_ptr<prepare::PartWriter> create_part(const std::string& path, std::int64_t vocabulary_size,
                                                    bool begins_inside_document) const override {

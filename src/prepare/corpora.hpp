@@ -127,19 +127,36 @@ class CorpusSink {
   virtual CorpusSize finish() = 0;
 };
 
-/// Content of a corpus whose size is known. Each function fills the given bytes with the next ones of its stream. All
-/// streams are read to their ends in this order.
+/// Content of a corpus whose size is known, besides the tokens themselves. Each function fills the given bytes with the
+/// next ones of its stream. All streams are read to their ends in this order.
 struct CorpusContents {
   using Next = std::function<void(std::span<std::byte>)>;
   std::int64_t tokens = 0;
   std::int64_t max_id = -1;
-  Next next_tokens;  ///< a block at a time, in the type of the vocabulary
   std::int64_t documents = 0;
   Next next_document_offsets;  ///< documents + 1 int64
   std::int64_t sentences = 0;
   Next next_sentence_offsets = nullptr;             ///< sentences + 1 int64; never called without sentences
   std::optional<std::int64_t> learned_ranges = {};  ///< without a value all tokens are learned
   Next next_learned_ranges = nullptr;               ///< as many `data::LearnedRange`
+};
+
+/// Place of a corpus's tokens in its file, in blocks of which each but the last has as many.
+struct TokenBlocks {
+  std::int64_t begin = 0;        ///< first byte
+  std::int64_t token_bytes = 0;  ///< bytes of a token, in the type of the vocabulary
+  std::int64_t block_tokens = 0;
+  std::int64_t tokens = 0;  ///< in the corpus
+};
+
+/// Corpus that is being written.
+class CorpusFrame {
+ public:
+  virtual ~CorpusFrame() = default;
+  /// Ranks write these blocks to the file themselves.
+  virtual TokenBlocks blocks() const = 0;
+  /// Completes the file. `block_digests` are the `digest` of each block, one after another.
+  virtual void finish(const std::string& block_digests) = 0;
 };
 
 /// Corpora in files, and their parts in progress.
@@ -152,9 +169,9 @@ class Corpora {
   /// other jobs; another job's lock is an EnvironmentError.
   virtual std::unique_ptr<CorpusSink> create(CorpusKind kind, const std::string& path,
                                              const data::CorpusInfo& info) const = 0;
-  /// Writes a complete corpus to `path`, in constant memory.
-  virtual void write(const std::string& path, const data::Tokenizer& tokenizer,
-                     const CorpusContents& contents) const = 0;
+  /// Begins a corpus at `path`, in constant memory. `tokenizer` must outlive it.
+  virtual std::unique_ptr<CorpusFrame> begin(const std::string& path, const data::Tokenizer& tokenizer,
+                                             CorpusContents contents) const = 0;
 
   virtual std::unique_ptr<PartWriter> create_part(const std::string& path, std::int64_t vocabulary_size,
                                                   bool begins_inside_document) const = 0;

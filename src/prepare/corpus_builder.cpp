@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <set>
 #include <sstream>
 
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
+#include "src/prepare/token_copy.hpp"
 
 namespace trireme::prepare {
 namespace {
@@ -121,12 +123,17 @@ class Joiner {
 
   const CorpusBuildReport& report() const { return report_; }
 
-  void write(const std::string& path, const data::Tokenizer& tokenizer) {
-    contents_.next_tokens = section(PartSection::tokens, &JoinedPart::first_token);
+  /// Begins the corpus, to which all ranks copy its tokens.
+  std::unique_ptr<CorpusFrame> begin(const std::string& path, const data::Tokenizer& tokenizer) {
     contents_.next_document_offsets = offsets(section(PartSection::ends, &JoinedPart::first_end));
     contents_.next_sentence_offsets = offsets(section(PartSection::sentence_ends, &JoinedPart::first_sentence_end));
     contents_.next_learned_ranges = section(PartSection::learned_ranges, nullptr);
-    corpora_.write(path, tokenizer, contents_);
+    return corpora_.begin(path, tokenizer, contents_);
+  }
+  std::vector<TakenTokens> taken() const {
+    std::vector<TakenTokens> taken;
+    for (const JoinedPart& joined : parts_) taken.push_back({joined.first_token, joined.begin});
+    return taken;
   }
 
  private:
@@ -139,7 +146,7 @@ class Joiner {
         const JoinedPart& joined = parts_[index];
         if (!part) part = corpora_.open_part(paths_[index], section, first == nullptr ? 0 : joined.*first);
         const std::size_t got = part->read(out);
-        if (section != PartSection::tokens) add(out.first(got), joined.begin - joined.first_token);
+        add(out.first(got), joined.begin - joined.first_token);
         out = out.subspan(got);
         if (got == 0) {
           part.reset();
@@ -196,25 +203,15 @@ std::vector<std::size_t> missing_of(const WorkFiles& files, const std::vector<st
   return missing;
 }
 
-/// Joins all parts into the corpus. Throws if it would be empty or has too many bad lines. Rank 0 only.
-CorpusBuildReport join(const Files& files, const CorpusBuildOptions& options, const data::Tokenizer& tokenizer,
-                       const std::vector<std::string>& paths, std::int64_t input_bytes, WorkFolder& folder) {
-  if (paths.size() > 1) log::info("joining {} parts", paths.size());
-  Joiner joiner(*files.corpora, paths, options.text);
-  CorpusBuildReport report = joiner.report();
-  TRIREME_CHECK(report.counts.bad_lines <= options.text.max_bad_lines, DataError,
+/// Throws if the corpus would be empty or has too many bad lines.
+void check_report(const CorpusBuildReport& report, const CorpusTextOptions& options, std::int64_t input_bytes,
+                  WorkFolder& folder) {
+  TRIREME_CHECK(report.counts.bad_lines <= options.max_bad_lines, DataError,
                 "{} bad lines, more than the {} that <max_bad_lines> allows, the first: {}", report.counts.bad_lines,
-                options.text.max_bad_lines, report.counts.first_bad_lines.front());
+                options.max_bad_lines, report.counts.first_bad_lines.front());
   if (report.tokens == 0) folder.keep_none();  // such parts are useless
   TRIREME_CHECK(report.tokens > 0, DataError, "the input of {} bytes holds no text: {} empty documents, {} bad lines",
                 input_bytes, report.counts.empty_documents, report.counts.bad_lines);
-  const std::string corpus = options.output + parts_suffix + "/" + corpus_name;
-  const Timer timer;
-  joiner.write(corpus, tokenizer);
-  files.work->commit(corpus, options.output);
-  report.join_s = timer.elapsed_s();
-  folder.keep_none();
-  return report;
 }
 
 }  // namespace
@@ -275,11 +272,36 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
     }
   });
 
+  const std::string corpus = folder_path + "/" + corpus_name;
   CorpusBuildReport report;
+  std::unique_ptr<Joiner> joiner;
+  std::unique_ptr<CorpusFrame> frame;
+  TokenCopy copy;
+  const Timer timer;
   collectively(comm, [&] {
     if (!leads) return;
     progress(input_bytes, input_bytes);
-    report = join(files, options, tokenizer, paths, input_bytes, *folder);
+    if (paths.size() > 1) log::info("joining {} parts", paths.size());
+    joiner = std::make_unique<Joiner>(*files.corpora, paths, options.text);
+    report = joiner->report();
+    check_report(report, options.text, input_bytes, *folder);
+    frame = joiner->begin(corpus, tokenizer);
+    copy = {frame->blocks(), joiner->taken()};
+  });
+  copy = TokenCopy::from_text(broadcast_text(comm, copy.text(), 0));
+  std::string own_digests;
+  collectively(comm, [&] {
+    std::vector<std::size_t> all(paths.size());
+    std::iota(all.begin(), all.end(), 0);
+    own_digests = copy.copy(files, paths, ranges_of_rank(comm.rank(), comm.size(), ranges, all), corpus, pool);
+  });
+  const std::vector<std::string> digests = gather_text(comm, own_digests, 0);
+  collectively(comm, [&] {
+    if (!leads) return;
+    frame->finish(copy.digests(digests));
+    files.work->commit(corpus, options.output);
+    report.join_s = timer.elapsed_s();
+    folder->keep_none();
   });
   return report;
 }

@@ -143,7 +143,10 @@ check "no corpus, and the limit" eval '[ ! -e line.h5 ] && grep -q "File too lar
 done_by 1 "${one_line[@]}"
 check "without the limit the build goes on" grep -q 'reusing 4 of 4 parts' err
 done_by 1 corpus verify line.h5
-rm -rf line.* short_line.txt
+mv line.h5 one_rank.h5
+done_by 3 "${one_line[@]}"
+check "three ranks write the same blocks of tokens, which begin in one part and end in another" cmp -s one_rank.h5 line.h5
+rm -rf line.* short_line.txt one_rank.h5
 
 # Killed before calls that change a file, every eleventh of them, and run again; the parts that were done are kept.
 build=(corpus build --input text.jsonl text.txt --tokenizer bytes --append-eod --part-size 40000 --workers 1)
