@@ -190,12 +190,12 @@ inline std::uint64_t WordSplitter::gpt2_cuts(const char* text, const char* end) 
   for (int i = 0; i < 2; ++i) last_spaces = (last_spaces & ~inside) | (last_spaces & inside) >> 1;
   std::uint64_t cuts =
       ((~spaces & ~same & ~(blanks << 1)) | (spaces & ~(spaces << 1)) | last_spaces) & ~inside & ~std::uint64_t{1};
-  for (std::uint64_t marks = block.equal('\'') & (cuts | 1); marks != 0; marks &= marks - 1) {
-    const int mark = std::countr_zero(marks);
-    if (mark > last_cut) break;
-    if (const int size = contraction_size(text + mark, end, false); size > 0) {
-      cuts = (cuts & ~(std::uint64_t{2} << mark)) | std::uint64_t{1} << (mark + size);
-    }
+  if (const std::uint64_t marks = block.equal('\'') & (cuts | 1); marks != 0) {
+    const std::uint64_t l = block.equal('l');
+    const std::uint64_t of_one = block.equal('s') | block.equal('t') | block.equal('m') | block.equal('d');
+    const std::uint64_t of_two = ((block.equal('r') | block.equal('v')) & block.equal('e') >> 1) | (l & l >> 1);
+    const std::uint64_t with_one = marks & of_one >> 1, with_two = marks & of_two >> 1;
+    cuts = (cuts & ~((with_one | with_two) << 1)) | with_one << 2 | with_two << 3;
   }
   return cuts & ((std::uint64_t{2} << last_cut) - 1);
 }
