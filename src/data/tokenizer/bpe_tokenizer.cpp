@@ -70,6 +70,7 @@ std::optional<char> byte_of_token(std::string_view token) {
 BpeTokenizer::BpeTokenizer(std::string name, BpeVocabulary vocabulary)
     : Tokenizer(std::move(name)),
       encoder_(encoder_of(vocabulary)),
+      caches_(vocabulary.tokens.size()),
       vocabulary_(std::move(vocabulary)),
       words_(words_of(vocabulary_)),
       normalizer_(vocabulary_.normalizer),

@@ -26,13 +26,26 @@ bool WordCache::has_bytes(const Slot& slot, Word word) const {
   return std::memcmp(end - stored_bytes(word.size()), word.begin, word.size()) == 0;
 }
 
+WordCache::Ids WordCache::WideIds::pack(std::span<const std::int32_t> unpacked) {
+  Ids ids{};
+  ids[most - 1] = static_cast<std::int32_t>(unpacked.size()) - static_cast<std::int32_t>(most);
+  std::ranges::copy(unpacked, ids.begin());
+  return ids;
+}
+
+WordCache::Ids WordCache::NarrowIds::pack(std::span<const std::int32_t> unpacked) {
+  std::array<std::uint16_t, written> packed{};
+  std::ranges::transform(unpacked, packed.begin(), [](std::int32_t id) { return static_cast<std::uint16_t>(id); });
+  packed[most] = static_cast<std::uint16_t>(unpacked.size());
+  return std::bit_cast<Ids>(packed);
+}
+
 void WordCache::insert(Word word, WordKey key, std::span<const std::int32_t> ids) {
   if (word.size() > max_word_bytes) return;
   const std::size_t before_ids = stored_bytes(word.size());
   Slot slot{.key = key};
-  if (before_ids == 0 && ids.size() <= inline_ids) {
-    slot.ids[inline_ids - 1] = static_cast<std::int32_t>(ids.size()) - static_cast<std::int32_t>(inline_ids);
-    std::ranges::copy(ids, slot.ids.begin());
+  if (before_ids == 0 && ids.size() <= (has_narrow_ids_ ? NarrowIds::most : WideIds::most)) {
+    slot.ids = has_narrow_ids_ ? NarrowIds::pack(ids) : WideIds::pack(ids);
   } else {
     if (stored_ + before_ids + ids.size() > max_store) {
       stored_ = 0;
@@ -73,7 +86,7 @@ WordCache* WordCaches::take() const {
     if (place.cache.load(std::memory_order_relaxed) == nullptr) continue;
     if (WordCache* const cache = place.cache.exchange(nullptr)) return cache;
   }
-  return new WordCache;
+  return new WordCache(vocabulary_size_);
 }
 
 void WordCaches::give_back(WordCache* cache) const {

@@ -52,24 +52,54 @@ class WordBatch {
 /// beside it if that has room, else replaces one of the two. For one thread at a time.
 class WordCache {
  public:
-  WordCache() : lines_(line_count), overflowed_(line_count / 64), store_(max_store) {}
+  /// For ids below `vocabulary_size`.
+  explicit WordCache(std::size_t vocabulary_size)
+      : has_narrow_ids_(vocabulary_size <= std::size_t{1} << 16),
+        lines_(line_count),
+        overflowed_(line_count / 64),
+        store_(max_store) {}
 
   /// Appends the ids of all words, which end at `text_end` or before. `encode(word, ids)` appends those of a word that
   /// is not in the cache.
   template <class Encode>
-  void encode(std::span<const Word> words, const char* text_end, std::vector<std::int32_t>& ids, const Encode& encode);
+  void encode(std::span<const Word> words, const char* text_end, std::vector<std::int32_t>& ids, const Encode& encode) {
+    has_narrow_ids_ ? encode_as<NarrowIds>(words, text_end, ids, encode)
+                    : encode_as<WideIds>(words, text_end, ids, encode);
+  }
 
  private:
   static constexpr int line_bits = 18;  // 16 MiB, of which the lines of frequent words stay in the L2
   static constexpr std::size_t line_count = std::size_t{1} << line_bits;
-  static constexpr std::size_t inline_ids = 4, max_word_bytes = 256, max_store = std::size_t{1} << 21;
+  static constexpr std::size_t max_word_bytes = 256, max_store = std::size_t{1} << 21;
   static constexpr std::int32_t is_stored = INT32_MIN;
+
+  /// Ids of a word. More than fit, and those of a longer word, are in the store, with the bytes of a longer word before
+  /// them: then come the place there, the number of ids, 0 and `is_stored`.
+  using Ids = std::array<std::int32_t, 4>;
+  /// Up to four ids. With fewer the last element is their number - 4.
+  struct WideIds {
+    static constexpr std::size_t most = 4, written = 4;
+    static bool fit(const Ids& ids) { return ids[3] != is_stored; }
+    static std::int32_t count(const Ids& ids) { return 4 + (ids[3] & ids[3] >> 31); }  // min without a branch
+    static void unpack(const Ids& ids, std::int32_t* out) { std::memcpy(out, ids.data(), sizeof(ids)); }
+    static Ids pack(std::span<const std::int32_t> unpacked);
+  };
+  /// Up to seven ids of 16 bits, then their number.
+  struct NarrowIds {
+    static constexpr std::size_t most = 7, written = 8;
+    static bool fit(const Ids& ids) { return ids[3] >= 0; }
+    static std::int32_t count(const Ids& ids) { return ids[3] >> 16; }
+    static void unpack(const Ids& ids, std::int32_t* out) {
+      std::array<std::uint16_t, written> packed;
+      std::memcpy(packed.data(), ids.data(), sizeof(ids));
+      for (std::size_t i = 0; i < written; ++i) out[i] = packed[i];
+    }
+    static Ids pack(std::span<const std::int32_t> unpacked);
+  };
 
   struct Slot {
     WordKey key{};  // a longer word has its hash, and its size with the highest bit set
-    /// Up to four ids. With fewer the last element is their number - 4, with more `is_stored`: then come the place in
-    /// the store and the number of ids. A longer word is always stored, its bytes before its ids.
-    std::array<std::int32_t, inline_ids> ids{};
+    Ids ids{};
   };
   struct alignas(64) Line {
     std::array<Slot, 2> slots;
@@ -78,11 +108,14 @@ class WordCache {
   static WordKey key_of_longer(Word word);
   static std::size_t line_of(WordKey key) { return key.hash() >> (64 - line_bits); }
   const Slot* find_beside(const Line* line, WordKey key) const;
-  std::span<const std::int32_t> ids_of(const Slot& slot) const;
+  template <class Format, class Encode>
+  void encode_as(std::span<const Word> words, const char* text_end, std::vector<std::int32_t>& ids,
+                 const Encode& encode);
   bool has_bytes(const Slot& slot, Word word) const;
   void insert(Word word, WordKey key, std::span<const std::int32_t> ids);
   Slot& place_for(WordKey key);
 
+  bool has_narrow_ids_;
   ZeroPages<Line> lines_;
   std::vector<std::uint64_t> overflowed_;  // a bit for each line: words of it may be in the line beside it
   ZeroPages<std::int32_t> store_;
@@ -93,7 +126,7 @@ class WordCache {
 /// The caches of a tokenizer: as many as threads encode at the same time.
 class WordCaches {
  public:
-  WordCaches() = default;
+  explicit WordCaches(std::size_t vocabulary_size) : vocabulary_size_(vocabulary_size) {}
   ~WordCaches();
   WordCaches& operator=(WordCaches&&) = delete;
 
@@ -115,6 +148,7 @@ class WordCaches {
   struct alignas(64) Place {
     std::atomic<WordCache*> cache = nullptr;
   };
+  std::size_t vocabulary_size_;
   mutable std::array<Place, 64> places_;
 };
 
@@ -126,15 +160,9 @@ inline const WordCache::Slot* WordCache::find_beside(const Line* line, WordKey k
   return slots[0].key == key ? &slots[0] : slots[1].key == key ? &slots[1] : nullptr;
 }
 
-inline std::span<const std::int32_t> WordCache::ids_of(const Slot& slot) const {
-  const std::int32_t last = slot.ids[inline_ids - 1];
-  if (last == is_stored) return {&store_[static_cast<std::size_t>(slot.ids[0])], static_cast<std::size_t>(slot.ids[1])};
-  return {slot.ids.data(), inline_ids - static_cast<std::size_t>(last < 0 ? -last : 0)};
-}
-
-template <class Encode>
-void WordCache::encode(std::span<const Word> words, const char* text_end, std::vector<std::int32_t>& ids,
-                       const Encode& encode) {
+template <class Format, class Encode>
+void WordCache::encode_as(std::span<const Word> words, const char* text_end, std::vector<std::int32_t>& ids,
+                          const Encode& encode) {
   std::array<WordKey, WordBatch::capacity> keys;
   std::array<const Line*, WordBatch::capacity> places;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -145,7 +173,7 @@ void WordCache::encode(std::span<const Word> words, const char* text_end, std::v
     keys[i] = key;
     places[i] = place;
   }
-  std::array<std::int32_t, inline_ids * WordBatch::capacity + max_word_bytes> buffer;
+  std::array<std::int32_t, Format::written * WordBatch::capacity + max_word_bytes> buffer;
   std::int32_t* out = buffer.data();
   const auto flush = [&] {
     ids.insert(ids.end(), buffer.data(), out);
@@ -154,18 +182,22 @@ void WordCache::encode(std::span<const Word> words, const char* text_end, std::v
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::array<Slot, 2>& slots = places[i]->slots;
     const Slot* slot = &slots[slots[1].key == keys[i] ? 1 : 0];
-    const std::int32_t last = slot->ids[inline_ids - 1];
-    if (slot->key == keys[i] && last != is_stored) [[likely]] {
-      std::memcpy(out, slot->ids.data(), sizeof(slot->ids));
-      out += static_cast<std::int32_t>(inline_ids) + (last & last >> 31);  // min(last, 0) without a branch
+    if (slot->key == keys[i] && Format::fit(slot->ids)) [[likely]] {
+      Format::unpack(slot->ids, out);
+      out += Format::count(slot->ids);
       continue;
     }
     if (slot->key != keys[i]) slot = find_beside(places[i], keys[i]);
+    if (slot != nullptr && Format::fit(slot->ids)) {
+      Format::unpack(slot->ids, out);
+      out += Format::count(slot->ids);
+      continue;
+    }
     if (slot != nullptr && has_bytes(*slot, words[i])) {
-      const std::span<const std::int32_t> cached = ids_of(*slot);
-      const std::size_t needed = cached.size() + inline_ids * (words.size() - i);
+      const auto count = static_cast<std::size_t>(slot->ids[1]);
+      const std::size_t needed = count + Format::written * (words.size() - i);
       if (needed > static_cast<std::size_t>(buffer.end() - out)) flush();
-      out = std::copy(cached.begin(), cached.end(), out);
+      out = std::copy_n(&store_[static_cast<std::size_t>(slot->ids[0])], count, out);
       continue;
     }
     flush();

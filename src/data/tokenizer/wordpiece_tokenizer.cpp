@@ -42,7 +42,8 @@ WordPieceTokenizer::WordPieceTokenizer(WordPieceVocabulary vocabulary)
       lower_case_(vocabulary.lower_case),
       max_word_characters_(vocabulary.max_word_characters),
       tokens_(std::move(vocabulary.tokens)),
-      classes_(unicode_code_points, Class::letter) {
+      classes_(unicode_code_points, Class::letter),
+      caches_(tokens_.size() + 2) {  // with those added below
   // As Megatron-LM does, for documents.
   for (const char* special : {"[BOS]", "[EOS]"}) {
     if (std::ranges::find(tokens_, special) == tokens_.end()) tokens_.emplace_back(special);
