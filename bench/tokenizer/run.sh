@@ -6,7 +6,7 @@
 #        bench/tokenizer/run.sh TOKENIZER_JSON - TEXT...          another BPE, without tiktoken
 #        bench/tokenizer/run.sh VOCAB_TXT wordpiece TEXT...       BERT's uncased WordPiece, beside tokenizers
 # Environment: BUILD (default build/release, with data_bench and trireme), PYTHON (default python3, with `pip install tiktoken
-# tokenizers fastokens gigatoken`; those that are missing are left out), REPETITIONS (default 9), BUILD_MB (default 300: texts are
+# tokenizers fastokens gigatoken`; those that are missing are left out), REPETITIONS (turns, default 9), BUILD_MB (default 300: texts are
 # repeated up to this size for `corpus build`)
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n '2,10s/^# //p' "$0"; exit 2; }
@@ -37,18 +37,17 @@ whole_builds() {
   done
 }
 
-"$build/data_bench" --benchmark_filter='(first|encode)/' --benchmark_repetitions="$repetitions" --benchmark_format=json \
-  "$@" 2>/dev/null >"$work/own.json"
-{
+# Programs take turns, so that all of them see the load of the machine.
+for ((repetition = 0; repetition < repetitions; ++repetition)); do
+  "$build/data_bench" --benchmark_filter='(first|encode)/' --benchmark_format=json "$@" 2>/dev/null >"$work/own.json"
   "$python" -c '
 import json, sys
 for run in json.load(sys.stdin)["benchmarks"]:
-    if run["run_type"] == "iteration":
-        kind, name = run["name"].split("/")[:2]
-        print("trireme", name, "first" if kind == "first" else "later", run["bytes_per_second"], int(run["tokens"]), 1)' <"$work/own.json"
-  "$python" "$root/bench/peers/tokenizers_python.py" "$1" "$2" "$repetitions" "${@:3}"
-  whole_builds "${@:3}"
-} >"$work/lines"
+    kind, name = run["name"].split("/")[:2]
+    print("trireme", name, "first" if kind == "first" else "later", run["bytes_per_second"], int(run["tokens"]), 1)' <"$work/own.json"
+  "$python" "$root/bench/peers/tokenizers_python.py" "$1" "$2" 5 "${@:3}"
+done >"$work/lines"
+whole_builds "${@:3}" >>"$work/lines"
 awk '{ print $1, $2, $3, $4 / $6 / 1e6, $5 }' "$work/lines" | sort -k2,3 -k1,1 -k4,4g | awk '
   function flush() {
     if (n > 0) shown[text, call, library] = sprintf("%.1f (%.1f to %.1f)", value[int((n + 1) / 2)], value[1], value[n])
