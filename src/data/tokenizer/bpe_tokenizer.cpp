@@ -119,6 +119,7 @@ void BpeTokenizer::encode_normalised(std::string_view text, TextStart start, std
     return;
   }
   const char* const end = text.data() + text.size();
+  make_room(text.size(), ids);
   caches_.with_one([&](WordCache& cache) {
     WordBatch batch;
     const auto encode_batch = [&] {

@@ -123,6 +123,13 @@ class WordCache {
   std::uint32_t replaced_ = 0;  // number of words that replaced another one
 };
 
+/// Makes room for the ids that a large text is likely to have. Growth by doubling would copy them.
+inline void make_room(std::size_t text_bytes, std::vector<std::int32_t>& ids) {
+  const std::size_t likely = text_bytes / 2;
+  if (text_bytes < std::size_t{1} << 16 || ids.capacity() - ids.size() >= likely) return;
+  ids.reserve(std::max(ids.size() + likely, 2 * ids.capacity()));
+}
+
 /// The caches of a tokenizer: as many as threads encode at the same time.
 class WordCaches {
  public:

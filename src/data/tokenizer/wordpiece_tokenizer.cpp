@@ -115,6 +115,7 @@ void WordPieceTokenizer::encode(std::string_view text, std::vector<std::int32_t>
 
 /// Encodes words that the characters of other words do not change.
 void WordPieceTokenizer::encode_with_cache(std::string_view text, std::vector<std::int32_t>& ids) const {
+  make_room(text.size(), ids);
   caches_.with_one([&](WordCache& cache) {
     const char* const end = text.data() + text.size();
     WordBatch batch;
