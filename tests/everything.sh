@@ -47,9 +47,10 @@ for row in "${tests[@]}"; do
     *) result="**failed** ($status)" failures=$((failures + 1)) ;;
   esac
   last=$(grep -v '^\s*$' "$logs/$name.log" | tail -1 | tr '|' '/' | cut -c1-120)
+  line="| $name | \`$command\` | $(git rev-parse --short HEAD) | $host | $result | $(((SECONDS + 30) / 60)) | $last |"
   kept=$(grep -v "^| $name |" "$table")
-  printf '%s\n| %s | `%s` | %s | %s | %s | %s | %s |\n' "$kept" "$name" "$command" "$(git rev-parse --short HEAD)" "$host" "$result" \
-    $(((SECONDS + 30) / 60)) "$last" >"$table"
+  end=$(grep -n '^|' <<<"$kept" | tail -1 | cut -d: -f1) # the last row; remarks may follow
+  { head -n "$end" <<<"$kept" && printf '%s\n' "$line" && tail -n +$((end + 1)) <<<"$kept"; } >"$table"
   echo "$name: $result after $SECONDS s: $last"
 done
 exit $((failures > 0))
