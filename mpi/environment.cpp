@@ -16,9 +16,6 @@
 extern "C" int dlclose(void*) { return 0; }
 #endif
 
-// Function of Open MPI 3 to 5; null with another MPI.
-extern "C" __attribute__((weak)) bool opal_progress_set_yield_when_idle(bool yields);
-
 namespace trireme::mpi {
 namespace {
 
@@ -27,8 +24,8 @@ int number_in_environment(const char* name) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-/// Makes ranks that wait in MPI's start yield if this machine has more ranks than cores. mpirun does so only if told
-/// the number of cores.
+/// Makes ranks that wait inside MPI (start, split, end) yield if this machine has more ranks than cores. mpirun does so
+/// only if told the number of cores.
 void yield_when_crowded() {
   if (number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE") > sysconf(_SC_NPROCESSORS_ONLN)) {
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
@@ -75,8 +72,6 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
                   provided, static_cast<int>(MPI_THREAD_MULTIPLE));
     check_launcher(size_);
     move_handlers_to_alternate_stacks();  // those of MPI
-    // The engine itself gives the core away between two polls, not each poll of Open MPI.
-    if (opal_progress_set_yield_when_idle != nullptr) opal_progress_set_yield_when_idle(false);
     engine_ = std::make_shared<ProgressEngine>();
   } catch (...) {
     MPI_Finalize();

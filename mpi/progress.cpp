@@ -17,6 +17,9 @@
 #include "src/base/signals.hpp"
 #include "src/base/timer.hpp"
 
+// Function of Open MPI 3 to 5, returns the value before; null with another MPI.
+extern "C" __attribute__((weak)) bool opal_progress_set_yield_when_idle(bool yields);
+
 namespace trireme::mpi {
 namespace {
 
@@ -51,6 +54,20 @@ void give_way() {
   const auto end = Clock::now();
   if (end - begin > long_yield) sleeps_until = (end + time_without_yields).time_since_epoch().count();
 }
+
+/// Keeps Open MPI's own polls from yielding: the engine does so between its polls. For one thread at a time.
+class PollsWithoutYields {
+ public:
+  PollsWithoutYields() : before_(set(false)) {}
+  ~PollsWithoutYields() { set(before_); }
+  PollsWithoutYields& operator=(PollsWithoutYields&&) = delete;
+
+ private:
+  static bool set(bool yields) {
+    return opal_progress_set_yield_when_idle != nullptr && opal_progress_set_yield_when_idle(yields);
+  }
+  bool before_;
+};
 
 /// Adds the operation to the message of an MpiError.
 std::exception_ptr with_context(const std::exception_ptr& failure, const std::string& description) {
@@ -133,6 +150,7 @@ std::shared_ptr<ProgressEngine::Entry> ProgressEngine::submit(Operation operatio
 }
 
 bool ProgressEngine::advance(Entry& entry) {
+  const PollsWithoutYields without_yields;
   const bool moved = entry.operation->advance();
   if (entry.operation->finished()) {
     if (entry.operation->failure()) {
