@@ -1,5 +1,6 @@
 #include "src/app/run_config/run_options.hpp"
 
+#include "src/app/run_config/device_options.hpp"
 #include "src/base/text.hpp"
 #include "src/data/tasks/zero_shot/benchmark.hpp"
 
