@@ -9,6 +9,7 @@ layouts=build/test/layout_table
 tests=(
   "suite          | tests/run.sh"
   "slow           | tests/run.sh -L slow"
+  "separate       | tests/separate.sh"
   "asan           | tests/asan.sh"
   "tsan           | tests/tsan.sh"
   "fuzz           | tests/fuzz.sh 600"

@@ -21,6 +21,7 @@ namespace {
 using checkpoint::Manifest;
 
 constexpr std::int64_t max_manifest_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t requested_bytes = std::int64_t{16} << 20;
 
 /// Throws CheckpointError if `path` does not exist: a missing file is damage, an unreadable one is not.
 void require_there(const std::string& path) {
@@ -104,7 +105,8 @@ std::vector<std::string> CheckpointReader::foreign_files() {
   return foreign;
 }
 
-/// Wraps pread; opens the file first if another one is open.
+/// Wraps pread; opens the file first if another one is open. Requests the bytes behind a consecutive read: the disk
+/// reads them while the caller works.
 std::ptrdiff_t CheckpointReader::read_some(std::size_t file, std::int64_t offset_bytes, std::span<std::byte> out) {
   if (!descriptor_ || open_file_ != file) {
     const std::string path = file_path(file);
@@ -112,7 +114,11 @@ std::ptrdiff_t CheckpointReader::read_some(std::size_t file, std::int64_t offset
     descriptor_.reset(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (!descriptor_) return -1;
     open_file_ = file;
+    read_end_ = 0;
   }
+  const std::int64_t end = offset_bytes + static_cast<std::int64_t>(out.size());
+  if (offset_bytes == read_end_) posix_fadvise(descriptor_.get(), end, requested_bytes, POSIX_FADV_WILLNEED);
+  read_end_ = end;
   const ssize_t count = pread(descriptor_.get(), out.data(), out.size(), offset_bytes);
   if (count < 0) {
     const int error = errno;

@@ -45,6 +45,7 @@ class CheckpointReader final : public checkpoint::StepReader {
   checkpoint::Manifest manifest_;
   Descriptor descriptor_;  // descriptor of the file read last
   std::size_t open_file_ = 0;
+  std::int64_t read_end_ = 0;  // end of the last read
   Prefetcher prefetcher_;
 };
 

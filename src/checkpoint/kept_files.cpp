@@ -7,7 +7,7 @@ namespace trireme::checkpoint {
 void KeptFiles::keep(std::size_t file) {
   const std::int64_t size_bytes = manifest().files[file].size_bytes;
   if (size_bytes > left_bytes_ || file_size(file) != size_bytes) return;
-  kept_[file] = {std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(size_bytes)), size_bytes};
+  kept_[file] = {std::make_unique<ZeroPages<std::byte>>(static_cast<std::size_t>(size_bytes)), size_bytes};
   left_bytes_ -= size_bytes;
 }
 
@@ -15,7 +15,7 @@ void KeptFiles::read(std::size_t file, std::int64_t offset_bytes, std::span<std:
   const auto found = kept_.find(file);
   if (found == kept_.end()) return step_->read(file, offset_bytes, out);
   Kept& kept = found->second;
-  std::byte* const bytes = kept.bytes.get() + offset_bytes;
+  std::byte* const bytes = kept.bytes->begin() + offset_bytes;
   const std::int64_t end = offset_bytes + static_cast<std::int64_t>(out.size());
   if (offset_bytes == kept.end && end <= kept.size_bytes) {
     step_->read(file, offset_bytes, std::span(bytes, out.size()));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/zero_pages.hpp"
 #include "src/checkpoint/store.hpp"
 
 namespace trireme::checkpoint {
@@ -36,7 +37,7 @@ class KeptFiles final : public StepReader {
   std::unique_ptr<StepReader> step_;
   std::int64_t left_bytes_;
   struct Kept {
-    std::unique_ptr<std::byte[]> bytes;
+    std::unique_ptr<ZeroPages<std::byte>> bytes;
     std::int64_t size_bytes = 0;
     std::int64_t end = 0;  // end of the bytes that were read
   };
