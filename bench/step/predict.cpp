@@ -1,11 +1,12 @@
 // Predicts training steps on GPUs, and steps of generation, from counts: the program runs a step without computing, and
 // a cost model turns every call of a kernel into time. Needs no GPU.
 //
-// usage: step_predict [--json] [--gpu NAME] [--optimizer NAME] [--data-ranks N] [--compare FILE]
+// usage: step_predict [--json] [--gpu NAME] [--optimizer NAME] [--data-ranks N] [--cuda-graphs] [--compare FILE]
 //   --json          one object a line instead of tables
 //   --gpu NAME      one of H200, H100 and A100; without it all of them, and of --compare the one that FILE names
 //   --optimizer NAME  adam, sgd or muon; adam without it
 //   --data-ranks N  the first of N, which keep shards of the optimizer's state; messages take no time
+//   --cuda-graphs   steps that run as graphs
 //   --compare FILE  predicted and measured times of the steps in FILE, which step_gpu_bench printed
 #include <algorithm>
 #include <charconv>
@@ -24,6 +25,7 @@ struct Arguments {
   std::string compared;
   optim::OptimizerKind optimizer = optim::OptimizerKind::adam;
   int data_ranks = 1;
+  bool graphs = false;
 };
 
 /// Returns whether the arguments are understood.
@@ -43,6 +45,8 @@ bool parse(const std::vector<std::string>& given, Arguments& arguments) {
       const std::string& ranks = given[++i];
       const auto [end, error] = std::from_chars(ranks.data(), ranks.data() + ranks.size(), arguments.data_ranks);
       if (error != std::errc() || end != ranks.data() + ranks.size() || arguments.data_ranks < 1) return false;
+    } else if (given[i] == "--cuda-graphs") {
+      arguments.graphs = true;
     } else if (given[i] == "--compare" && has_value) {
       arguments.compared = given[++i];
     } else {
@@ -59,6 +63,7 @@ void run(const Arguments& arguments) {
   for (StepCase c : cases) {
     c.optimizer = arguments.optimizer;
     c.data_ranks = arguments.data_ranks;
+    c.graphs = arguments.graphs && !c.decodes;
     const std::vector<KernelCall> calls = rehearse(c);
     for (const Device& gpu : gpus()) {
       if (arguments.gpu != nullptr && arguments.gpu != &gpu) continue;
@@ -76,7 +81,7 @@ int main(int argc, char** argv) {
   bench::Arguments arguments;
   if (!bench::parse({argv + 1, argv + argc}, arguments)) {
     std::cerr << "usage: step_predict [--json] [--gpu H200|H100|A100] [--optimizer NAME] [--data-ranks N] "
-                 "[--compare FILE]\n";
+                 "[--cuda-graphs] [--compare FILE]\n";
     return 2;
   }
   try {

@@ -92,10 +92,8 @@ Prediction predict(const StepCase& c, const Device& gpu, std::span<const KernelC
       p.cache_bytes += size * static_cast<double>(2 * a.batch * a.keys * a.kv_heads * a.head_dim);
     }
   }
-  if (!c.graphs) {
-    const LineCost& update = p.line(KernelKind::optimizer);
-    p.hidden_update_ms = hidden_update_ms(update.ms, static_cast<std::size_t>(update.calls), forward_idle_ms);
-  }
+  const LineCost& update = p.line(KernelKind::optimizer);
+  p.hidden_update_ms = hidden_update_ms(update.ms, static_cast<std::size_t>(update.calls), forward_idle_ms);
   return p;
 }
 

@@ -49,6 +49,10 @@ CudaStream::CudaStream(std::shared_ptr<Device> device, Priority priority) : devi
 
 std::unique_ptr<Event> CudaStream::record() { return std::make_unique<CudaEvent>(device_, stream_.get()); }
 
+void CudaStream::record_again(Event& event) {
+  device_->check(cudaEventRecord(dynamic_cast<CudaEvent&>(event).handle(), stream_.get()), "cudaEventRecord");
+}
+
 std::unique_ptr<TimedEvent> CudaStream::record_time() {
   return std::make_unique<CudaTimedEvent>(device_, stream_.get());
 }
@@ -59,6 +63,15 @@ void CudaStream::wait(const Event& event) {
   } else {
     event.synchronize();
   }
+}
+
+void CudaStream::wait_at_launch(const Event& event) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  device_->check(cudaStreamIsCapturing(stream_.get(), &status), "cudaStreamIsCapturing");
+  if (status == cudaStreamCaptureStatusNone) return wait(event);
+  device_->check(
+      cudaStreamWaitEvent(stream_.get(), dynamic_cast<const CudaEvent&>(event).handle(), cudaEventWaitExternal),
+      "cudaStreamWaitEvent");
 }
 
 void CudaStream::synchronize() {

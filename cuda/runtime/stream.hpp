@@ -44,9 +44,12 @@ class CudaStream final : public Stream {
   explicit CudaStream(std::shared_ptr<Device> device, Priority priority = Priority::normal);
 
   std::unique_ptr<Event> record() override;
+  void record_again(Event& event) override;
   std::unique_ptr<TimedEvent> record_time() override;
   /// Waits on the GPU for a CudaEvent, on the host for any other.
   void wait(const Event& event) override;
+  /// For a CudaEvent; source: cudaEventWaitExternal in the CUDA Runtime API.
+  void wait_at_launch(const Event& event) override;
   void synchronize() override;
 
   cudaStream_t handle() const { return stream_.get(); }

@@ -27,10 +27,15 @@ class Stream {
   virtual ~Stream() = default;
   /// An event after everything enqueued so far.
   virtual std::unique_ptr<Event> record() = 0;
+  /// Moves an event of this backend to that point.
+  virtual void record_again(Event& event) = 0;
   /// Likewise, with the time.
   virtual std::unique_ptr<TimedEvent> record_time() = 0;
   /// Makes later work on this stream wait for `event`, without blocking the host.
   virtual void wait(const Event& event) = 0;
+  /// The same for an event of work that is not recorded, while this stream's is recorded as a graph: each launch waits
+  /// for the event as it is then.
+  virtual void wait_at_launch(const Event& event) = 0;
   /// Blocks the host until everything enqueued is done.
   virtual void synchronize() = 0;
 };
@@ -39,8 +44,10 @@ class Stream {
 class ImmediateStream final : public Stream {
  public:
   std::unique_ptr<Event> record() override;
+  void record_again(Event&) override {}
   std::unique_ptr<TimedEvent> record_time() override;
   void wait(const Event& event) override { event.synchronize(); }
+  void wait_at_launch(const Event& event) override { wait(event); }
   void synchronize() override {}
 };
 

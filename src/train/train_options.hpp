@@ -59,10 +59,6 @@ struct ExecutionConfig {
   bool variable_lengths = false;
   ParallelConfig parallel;
   parallel::Fp8Options fp8{};  ///< training and its evaluations
-
-  /// Returns whether updates may run beside the next forward (optim::Optimizer::runs_beside). A graph of a whole
-  /// forward cannot wait for its layers one by one.
-  bool updates_beside_forward() const { return parallel.data_parallel.updates_beside_forward() && !cuda_graphs; }
 };
 
 /// Throws ConfigError for values that exclude each other.

@@ -28,7 +28,7 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
   GuardOptions guards = options.guards;
   if (options.loss_scale.dynamic) guards.check_for_nan = false;
   if (guards.check_for_nan || guards.spiky_loss_factor > 0) guard_.emplace(model, guards);
-  if (model.execution().updates_beside_forward() && optimizer_->runs_beside()) {
+  if (model.execution().parallel.data_parallel.updates_beside_forward() && optimizer_->runs_beside()) {
     update_stream_ = model.backend().make_background_stream();
   }
 }

@@ -33,8 +33,8 @@ class Trainer {
   /// One iteration on the next global batch of `samples`: gradients, clipping, update. If a gradient or the loss is not
   /// finite, StepGuard::check runs the step again and throws. With a dynamic loss scale, or without
   /// GuardOptions::check_for_nan, the update is skipped instead. Throws NumericalError after too many skipped updates
-  /// in a row; those at a dynamic loss scale that can be lowered do not count. Unless steps run as graphs, the update
-  /// may run beside the next forward: see await_update.
+  /// in a row; those at a dynamic loss scale that can be lowered do not count. The update may run beside the next
+  /// forward: see await_update.
   ///
   /// `followed`: the next call is that of the next iteration, on the same samples, and nothing reads or changes the
   /// model before. Then a GPU may begin the next iteration: the host reads the outcome of this one after it has

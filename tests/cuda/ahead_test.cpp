@@ -102,7 +102,7 @@ TEST_F(Ahead, TheGpuHasWorkWheneverTheHostWaits) {
 }
 
 TEST_F(Ahead, ComputesTheSameBits) {
-  for (const char* layout : {"", "bucket 3000", "bucket 3000 overlap", "rounded", "graphs"}) {
+  for (const char* layout : {"", "bucket 3000", "bucket 3000 overlap", "rounded", "graphs", "bucket 3000 graphs"}) {
     EXPECT_EQ(expect_the_same(run_of(5), layout), 0);
   }
   TrainingRunConfig sgd = run_of(4);

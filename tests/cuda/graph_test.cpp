@@ -43,6 +43,27 @@ TEST_F(CudaGraphs, HaveTheirOwnScratchMemory) {
   EXPECT_EQ(fake_cuda::live_allocations(), before);
 }
 
+TEST_F(CudaGraphs, WaitForAnEventAsItIsAtTheirLaunch) {
+  CudaStream compute(device_);
+  fake_cuda::make_slow_streams(true);
+  CudaStream other(device_);
+  int value = 0;
+  std::vector<int> seen;
+  const std::unique_ptr<Event> event = other.record();
+  const auto graph = CudaGraph::record(device_, compute, [&] {
+    compute.wait_at_launch(*event);
+    fake_cuda::enqueue(compute.handle(), "read", [&] { seen.push_back(value); });
+  });
+  for (int i = 1; i <= 3; ++i) {
+    fake_cuda::enqueue(other.handle(), "write", [&value, i] { value = i; });
+    other.record_again(*event);
+    graph->launch(compute);
+    compute.synchronize();
+  }
+  compute.wait_at_launch(*event);  // outside a recording
+  EXPECT_THAT(seen, testing::ElementsAre(1, 2, 3));
+}
+
 TEST_F(CudaGraphs, RefuseHostWaitsAndAllocations) {
   DeviceMemory memory(device_);
   CudaStream other(device_);

@@ -10,8 +10,10 @@ namespace trireme::test {
 class ClockStream final : public Stream {
  public:
   std::unique_ptr<Event> record() override { return ImmediateStream().record(); }
+  void record_again(Event&) override {}
   std::unique_ptr<TimedEvent> record_time() override { return std::make_unique<Moment>(now_ms); }
   void wait(const Event&) override {}
+  void wait_at_launch(const Event&) override {}
   void synchronize() override {}
   double now_ms = 5000;  ///< not the host's time
 

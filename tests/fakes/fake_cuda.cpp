@@ -313,9 +313,14 @@ cudaError_t cudaDeviceSynchronize() {
   run_all();
   return outcome("cudaDeviceSynchronize");
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   FAKE_OUTCOME("cudaStreamWaitEvent");
   note("cudaStreamWaitEvent " + name_of(stream));
+  if (flags == cudaEventWaitExternal) {
+    if (stream->capture == nullptr || event->captured) return cudaErrorInvalidValue;
+    push_captured(stream, {.name = "wait", .ready = [] { return true; }, .run = [] {}, .awaited = event});
+    return cudaSuccess;
+  }
   if (event->captured) {
     const std::shared_ptr<Capture> capture = event->capture.lock();
     if (capture == nullptr || capture->origin == nullptr) return cudaErrorCapturedEvent;

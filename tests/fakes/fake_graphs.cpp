@@ -28,7 +28,8 @@ struct Run {
   }
   std::shared_ptr<Capture> work;
   std::vector<char> done;
-  std::int64_t turn = 0;  // that of the launch
+  std::int64_t turn = 0;        // that of the launch
+  std::vector<int> recordings;  // of the events that the nodes await, at the launch
   std::vector<std::unique_ptr<CUstream_st>> lines;
   bool over() const {
     return std::ranges::all_of(done, [](char is) { return is != 0; });
@@ -48,9 +49,9 @@ void start(Run& run) {
       streams().push_back(stream);
     }
     // `run` lives until the piece after all of these has run.
-    const auto ready = [&run, &node] {
+    const auto ready = [&run, &node, i] {
       return std::ranges::all_of(node.after, [&](std::size_t before) { return run.done[before] != 0; }) &&
-             node.item.ready();
+             node.item.ready() && (node.item.awaited == nullptr || node.item.awaited->passed >= run.recordings[i]);
     };
     const auto work = [&run, &node, i] {
       node.item.run();
@@ -74,6 +75,7 @@ std::vector<std::int64_t> trace_nodes(const Capture& work, std::int64_t before) 
         item.after.push_back(places[other]);
       }
     }
+    if (item.awaited != nullptr) item.after.push_back(item.awaited->place);
     places.push_back(trace(item, node.line, node.priority, place));
   }
   return places;
@@ -167,6 +169,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   FAKE_OUTCOME_OUTSIDE_CAPTURE("cudaGraphLaunch");
   note("cudaGraphLaunch " + name_of(stream));
   const auto run = std::make_shared<Run>(graph->work);
+  for (const Capture::Node& node : graph->work->nodes) {
+    run->recordings.push_back(node.item.awaited == nullptr ? 0 : node.item.awaited->recorded);
+  }
   push(stream, {"graph", [] { return true; }, [run] { start(*run); }});
   run->turn = stream->queue.back().turn;
   push(stream, {.name = "end of graph",

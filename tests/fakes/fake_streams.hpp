@@ -23,6 +23,7 @@ struct Item {
   std::vector<std::int64_t> after = {};  // pieces of other streams, by their numbers in the trace
   bool is_end = false;                   // ends the piece before it, which has left the hardware queue
   std::int64_t turn = 0;                 // place among all pieces, in the order of the host's calls
+  cudaEvent_t awaited = nullptr;         // in a graph: its last recording before each launch precedes the piece
 };
 
 /// Work of a capture: pieces, each of which comes after others. Those of one captured stream make a line.

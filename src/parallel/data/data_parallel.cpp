@@ -87,7 +87,13 @@ void DataParallel::finish_reduction() {
 
 void DataParallel::start_gather(std::size_t bucket, Stream& stream) {
   BucketState& state = buckets_[bucket];
-  if (&stream != &backend_.compute_stream()) state.update = stream.record();
+  if (&stream != &backend_.compute_stream()) {
+    if (state.update) {
+      stream.record_again(*state.update);
+    } else {
+      state.update = stream.record();
+    }
+  }
   if (bounds_of(bucket).shards == 1) return;
   state.gather =
       group_of(bounds_of(bucket)).all_gather(stream, buffer_.shard_values(bucket), buffer_.bucket_values(bucket));
@@ -104,7 +110,8 @@ void DataParallel::gather_parameters() {
 }
 
 void DataParallel::wait_for_update(BucketState& state) {
-  if (state.update) backend_.compute_stream().wait(*std::exchange(state.update, nullptr));
+  // Each time: a graph that is recorded now waits for later updates, too.
+  if (state.update) backend_.compute_stream().wait_at_launch(*state.update);
 }
 
 void DataParallel::wait_for(BucketState& state) {

@@ -91,7 +91,7 @@ class DataParallel final : public ParameterHooks {
     int units_left = 0;  // before the bucket's gradients are complete
     bool started = false;
     Work reduction;
-    std::unique_ptr<Event> update;  // on another stream than the compute stream
+    std::unique_ptr<Event> update;  // the last one on another stream than the compute stream
     Work gather;
   };
   /// Makes the compute stream wait for the update of a bucket; `wait_for` for its gather, too.

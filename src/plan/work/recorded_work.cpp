@@ -160,7 +160,7 @@ class Rank {
         expert_tensor_(GroupKind::expert_tensor, grid.expert_tensor_size(), recorder),
         groups_(groups()),
         workspace_(backend),
-        updates_beside_forward_(execution.updates_beside_forward()),
+        updates_beside_forward_(execution.parallel.data_parallel.updates_beside_forward()),
         buffer_(backend, execution.dtype,
                 model::model_parameters(config, shard_,
                                         {config.vocabulary, 0, grid.tensor_size(), execution.vocabulary_multiple,
