@@ -29,7 +29,7 @@ struct Run {
   std::shared_ptr<Capture> work;
   std::vector<char> done;
   std::int64_t turn = 0;        // that of the launch
-  std::vector<int> recordings;  // of the events that the nodes await, at the launch
+  std::vector<int> recordings;  // turns of the events that the nodes await, at the launch
   std::vector<std::unique_ptr<CUstream_st>> lines;
   bool over() const {
     return std::ranges::all_of(done, [](char is) { return is != 0; });
