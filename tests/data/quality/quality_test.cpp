@@ -143,7 +143,7 @@ TEST(TitleList, HasTheTitlesOfWikiTextsArticles) {
   for (const char* title : {"ise-class battleship", "Design", "1 henry and capacitance C", ""}) {
     EXPECT_FALSE(list.contains(title)) << title;
   }
-  EXPECT_THAT(message_of<DataError>([] { TitleList("\n = Robert <unk> = \n\n"); }),
+  EXPECT_THAT(test::message_of<DataError>([] { TitleList("\n = Robert <unk> = \n\n"); }),
               HasSubstr("\"Robert <unk>\" has unknown words"));
   const TitleList lines("Du Fu\n\n= B\nCafe\u0301\n");
   EXPECT_EQ(lines.size(), 3);
