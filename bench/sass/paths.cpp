@@ -26,6 +26,9 @@ bool is_conditional(const Instruction& branch) { return branch.predicated || !be
 /// Returns whether it multiplies by a constant of Philox.
 bool is_draw(const Instruction& i) { return has(i.operands, "-0x2daee0ad") || has(i.operands, "-0x326172a9"); }
 
+/// Returns whether it selects the keys of a word of masks (HeadMasks::load_columns), by 0xff00ff00.
+bool reads_masks(const Instruction& i) { return has(i.operands, "0xff00ff00"); }
+
 void add(const Instruction& i, double times, Counts& to) {
   const std::string& op = i.opcode;
   to.instructions += times;
@@ -128,7 +131,9 @@ struct Work {
 
 class PathFinder {
  public:
-  PathFinder(const Graph& graph, bool products, bool dropout) : graph_(graph), products_(products), dropout_(dropout) {}
+  using Dropout = PathOptions::Dropout;
+  PathFinder(const Graph& graph, bool products, Dropout dropout)
+      : graph_(graph), products_(products), dropout_(dropout) {}
 
   double work_of(std::size_t block) const {
     double work = 0;
@@ -149,10 +154,13 @@ class PathFinder {
     std::map<std::size_t, std::size_t> from;
     const auto times = [&](std::size_t b) { return inner != nullptr && inner->blocks.contains(b) ? inner_turns : 1; };
     const auto weight = [&](std::size_t b) {
-      double draws = 0;
-      for (std::size_t i = graph_.blocks[b].begin; i < graph_.blocks[b].end; ++i) draws += is_draw(graph_.code()[i]);
+      double masks = 0;
+      for (std::size_t i = graph_.blocks[b].begin; i < graph_.blocks[b].end; ++i) {
+        const Instruction& one = graph_.code()[i];
+        masks += dropout_ == Dropout::drawn ? is_draw(one) : dropout_ == Dropout::read ? reads_masks(one) : 0;
+      }
       const double size = static_cast<double>(graph_.blocks[b].end - graph_.blocks[b].begin);
-      return Work{work_of(b) + (dropout_ ? draws : 0), size * times(b)};
+      return Work{work_of(b) + masks, size * times(b)};
     };
     reached[head] = weight(head);
     std::optional<std::size_t> end;
@@ -179,7 +187,8 @@ class PathFinder {
 
  private:
   const Graph& graph_;
-  bool products_, dropout_;
+  bool products_;
+  Dropout dropout_;
 };
 
 }  // namespace

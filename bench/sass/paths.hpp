@@ -15,7 +15,8 @@ struct Counts {
 
 /// Choice of a path.
 struct PathOptions {
-  bool dropout = false;  ///< through the draws of Philox; otherwise around them
+  enum class Dropout { none, drawn, read };
+  Dropout dropout = Dropout::none;  ///< through the draws of Philox, or through loads of masks, or around both
   /// 0: the smallest loop that has most of the work. Otherwise the next loop around it, of which each turn makes as
   /// many turns of the smallest.
   int inner_turns = 0;

@@ -10,12 +10,20 @@
 namespace trireme::sass {
 namespace {
 
-const std::map<std::string, int Expectation::*> fields{
-    {"threads", &Expectation::threads},     {"blocks", &Expectation::blocks},      {"stack", &Expectation::stack_bytes},
-    {"loads", &Expectation::wide_loads},    {"stores", &Expectation::wide_stores}, {"copies", &Expectation::copies},
-    {"shared", &Expectation::shared_bytes}, {"inner", &Expectation::inner_turns},  {"hmma", &Expectation::hmma},
-    {"hgmma", &Expectation::hgmma},         {"ldsm", &Expectation::ldsm},          {"tile", &Expectation::tile},
-    {"dropout", &Expectation::dropout_tile}};
+const std::map<std::string, int Expectation::*> fields{{"threads", &Expectation::threads},
+                                                       {"blocks", &Expectation::blocks},
+                                                       {"stack", &Expectation::stack_bytes},
+                                                       {"loads", &Expectation::wide_loads},
+                                                       {"stores", &Expectation::wide_stores},
+                                                       {"copies", &Expectation::copies},
+                                                       {"shared", &Expectation::shared_bytes},
+                                                       {"inner", &Expectation::inner_turns},
+                                                       {"hmma", &Expectation::hmma},
+                                                       {"hgmma", &Expectation::hgmma},
+                                                       {"ldsm", &Expectation::ldsm},
+                                                       {"tile", &Expectation::tile},
+                                                       {"dropout", &Expectation::dropout_tile},
+                                                       {"kept", &Expectation::kept_tile}};
 
 void set_field(Expectation& to, const std::string& field) {
   const std::size_t equals = std::min(field.find('='), field.size() - 1);
@@ -102,8 +110,8 @@ class KernelCheck {
     if (line_.hmma == 0) at_most("products of tensor cores (HMMA)", count_of(kernel_, "HMMA"), 0, give);
     if (line_.hgmma == 0) at_most("products of warp groups (HGMMA)", count_of(kernel_, "HGMMA"), 0, give);
     if (line_.hmma + line_.hgmma == 0) return;
-    const Counts plain = hot_path(kernel_, {false, line_.inner_turns});
-    const Counts dropped = hot_path(kernel_, {true, line_.inner_turns});
+    const Counts plain = hot_path(kernel_, {PathOptions::Dropout::none, line_.inner_turns});
+    const Counts dropped = hot_path(kernel_, {PathOptions::Dropout::drawn, line_.inner_turns});
     const char* fewer = "Move address arithmetic out of the loop, and unroll what depends on a constant";
     const char* divided = "The loop over tiles is divided, or not found: see its disassembly";
     at_least("HMMA a tile", plain.hmma, line_.hmma, divided);
@@ -116,6 +124,9 @@ class KernelCheck {
              "Fragments must come by ldmatrix (load_matrices and load_transposed)");
     at_most("instructions a tile", plain.instructions, line_.tile, fewer);
     at_most("instructions a tile with dropout", dropped.instructions, line_.dropout_tile, fewer);
+    if (line_.kept_tile == 0) return;
+    const Counts kept = hot_path(kernel_, {PathOptions::Dropout::read, line_.inner_turns});
+    at_most("instructions a tile with masks that are read", kept.instructions, line_.kept_tile, fewer);
   }
 
  private:

@@ -24,6 +24,7 @@ struct Expectation {
   int ldsm = 0;          ///< at most in a tile
   int tile = 0;          ///< instructions of a tile without dropout: at most
   int dropout_tile = 0;  ///< with it
+  int kept_tile = 0;     ///< with masks that are read; 0: there are none
   std::string line;      ///< "FILE:LINE"
 };
 

@@ -172,8 +172,8 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     const std::size_t trial = deterministic_ ? 0 : device_->l2_bytes() + gradient;
     const std::size_t streams = 1 + (extents.groups < 2 ? 0 : std::min<std::size_t>(extents.groups, group_streams));
     return streams * workspace_bytes + trial + column_sums_bytes(extents.summed_rows, extents.summed_columns) +
-           static_cast<std::size_t>(extents.fp8_bytes) + route_scratch_bytes(extents.balanced_tokens) +
-           limit_load_scratch_bytes(extents.limited_choices);
+           static_cast<std::size_t>(extents.fp8_bytes + extents.mask_bytes) +
+           route_scratch_bytes(extents.balanced_tokens) + limit_load_scratch_bytes(extents.limited_choices);
   }
 
   std::unique_ptr<Communicator> make_world(std::unique_ptr<Communicator> host, DeviceTransport transport) override {

@@ -345,14 +345,24 @@ class CudaAttention final : public AttentionKernels, public WarpGroupAttention {
       gpu::launch(stream, {"row_dot", (rows + row_dot_rows - 1) / row_dot_rows, attention_threads}, row_dot_kernel<T>,
                   problem, all_heads<const T>(dout), all_heads<const T>(out), row_dot.as<A>());
       if (takes_flash_attention(problem, {q, k, v, dout, dq, dk, dv})) {
-        if (!by_groups(problem)) {
-          return flash_attention_backward(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dq, dk, dv);
+        Buffer memory;
+        if (const std::int64_t bytes = kept_mask_bytes(problem); bytes > 0) {
+          memory = scratch_(stream, static_cast<std::size_t>(bytes));
         }
-        warp_group_query_gradient(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dq);
-        return warp_group_key_gradient(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dk, dv);
+        auto* masks = reinterpret_cast<std::uint32_t*>(memory.data());
+        if (!by_groups(problem)) {
+          return flash_attention_backward(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dq, dk, dv, masks);
+        }
+        warp_group_query_gradient(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dq, masks);
+        return warp_group_key_gradient(stream, problem, dout, q, k, v, log_sum_exp, row_dot, dk, dv, masks);
       }
-      const BackwardInputs<T> in{all_heads<const T>(q),    all_heads<const T>(k), all_heads<const T>(v),
-                                 all_heads<const T>(dout), log_sum_exp.as<A>(),   row_dot.as<A>()};
+      const BackwardInputs<T> in{all_heads<const T>(q),
+                                 all_heads<const T>(k),
+                                 all_heads<const T>(v),
+                                 all_heads<const T>(dout),
+                                 log_sum_exp.as<A>(),
+                                 row_dot.as<A>(),
+                                 nullptr};
       gpu::launch(stream, tiles<A>("query_gradient", problem, problem.queries, problem.heads, 3),
                   query_gradient_kernel<T, R>, problem, in, all_heads<R>(dq));
       gpu::launch(stream, tiles<A>("key_gradient", problem, problem.keys, problem.kv_heads, 4),

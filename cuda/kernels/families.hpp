@@ -68,11 +68,11 @@ bool takes_flash_attention(const AttentionProblem& problem, std::initializer_lis
 void flash_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,
                      const ConstHeads& v, const Heads& out, TensorView log_sum_exp);
 
-/// Gradients of q, k and v; row_dot [b, heads, queries] is given.
+/// Gradients of q, k and v; row_dot [b, heads, queries] is given. `masks` is memory of kept_mask_bytes, or null.
 void flash_attention_backward(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
                               const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
                               ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq, const Heads& dk,
-                              const Heads& dv);
+                              const Heads& dv, std::uint32_t* masks);
 
 // The same by products of warp groups, for heads of these sizes, on devices of compute capability 9.0 alone. Tiles are
 // added in the same order.
@@ -81,9 +81,10 @@ void warp_group_attention(Stream& stream, const AttentionProblem& problem, const
                           const ConstHeads& v, const Heads& out, TensorView log_sum_exp);
 void warp_group_query_gradient(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
                                const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
-                               ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq);
+                               ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq,
+                               std::uint32_t* masks);
 void warp_group_key_gradient(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
                              const ConstHeads& q, const ConstHeads& k, const ConstHeads& v, ConstTensorView log_sum_exp,
-                             ConstTensorView row_dot, const Heads& dk, const Heads& dv);
+                             ConstTensorView row_dot, const Heads& dk, const Heads& dv, std::uint32_t* masks);
 
 }  // namespace trireme::cuda

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(query_threads, 1)
   const QueryCoordinates coordinates(problem);
   const std::int64_t sample = coordinates.sample, kv_head = coordinates.head / (problem.heads / problem.kv_heads);
   const HeadDropout dropout(problem, sample, coordinates.head);
+  const HeadMasks masks(in.masks, problem, sample, coordinates.head);
   const HeadBias<float> bias = bias_before_scale(problem, sample, coordinates.head);
   const Rows<const T> all_keys = in.k.at(sample, kv_head), all_values = in.v.at(sample, kv_head);
   const int first = coordinates.begin + warp * warp_rows;
@@ -71,6 +72,7 @@ __global__ void __launch_bounds__(query_threads, 1)
     std::uint32_t drawn = 0;
     if (problem.dropout.enabled() && tile < last) {
       drawn = draw_rows(dropout, problem.first_query + first, (problem.first_key + tile) / 8);
+      if constexpr (!reloads_gradients<d>) masks.store_rows(first, tile, drawn);
     }
     for (int begin = tile; begin < tile + key_tile && begin < last; begin += columns) {
       if (first_key(problem, sample, first) >= begin + columns) continue;
@@ -148,6 +150,7 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
   int stage = 0;
   for (int head = first_head; head < end_head; ++head) {
     const HeadDropout dropout(problem, sample, head);
+    const HeadMasks masks(d > 128 ? nullptr : in.masks, problem, sample, head);
     for (int tile = first_tile; tile < all_tiles; ++tile, stage ^= 1) {
       const bool more = tile + 1 < all_tiles;
       if (more || head + 1 < end_head) copy_queries(more ? head : head + 1, more ? tile + 1 : first_tile, stage ^ 1);
@@ -171,7 +174,8 @@ __global__ void __launch_bounds__(key_threads, d == 64 ? 3 : 2)
             multiply_rows<d>(own, gradients, step, probability);
           }
         }
-        key_score_gradients(problem, sample, head, dropout, scale, between, first, begin, of.at(0), score, probability);
+        key_score_gradients(problem, sample, head, dropout, masks, scale, between, first, begin, of.at(0), score,
+                            probability);
 #pragma unroll
         for (int step = 0; step < query_tile / 16; ++step) {
           std::uint32_t own[4];
@@ -207,10 +211,15 @@ constexpr std::size_t key_shared_bytes = (2 * key_rows * row_stride<d> + 2 * que
 void flash_attention_backward(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
                               const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
                               ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq, const Heads& dk,
-                              const Heads& dv) {
+                              const Heads& dv, std::uint32_t* masks) {
   dispatch(q.data.dtype(), problem.head_dim, [&]<class T, int d>() {
-    const BackwardInputs<T> in{all_heads<const T>(q),    all_heads<const T>(k),   all_heads<const T>(v),
-                               all_heads<const T>(dout), log_sum_exp.as<float>(), row_dot.as<float>()};
+    const BackwardInputs<T> in{all_heads<const T>(q),
+                               all_heads<const T>(k),
+                               all_heads<const T>(v),
+                               all_heads<const T>(dout),
+                               log_sum_exp.as<float>(),
+                               row_dot.as<float>(),
+                               masks};
     gpu::launch(stream,
                 {"flash_query_gradient", tiles_of(problem.queries, query_rows) * problem.heads * problem.batch,
                  query_threads, query_gradient_shared_bytes<d>},

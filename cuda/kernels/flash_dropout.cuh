@@ -58,11 +58,14 @@ __device__ inline std::uint32_t pairs_of_row(std::uint32_t drawn, int half_tile,
   return __shfl_sync(all_lanes, drawn, lane / 4 + 8 * half + 16 * half_tile) << lane % 4;
 }
 
-/// Draws and returns pairs for rows of 16 keys from 8 octet on, and columns of 32 queries from `query` on. In tile j
-/// and row g + 8 half, p = 4 half + j.
+/// Draws this lane's share of the bits for 32 queries and 16 keys: those of one query.
 __device__ inline std::uint32_t draw_columns(const HeadDropout& dropout, std::int64_t query, std::int64_t octet) {
+  return kept_keys<2>(dropout, query + threadIdx.x % warp_threads, octet);
+}
+/// Selects, from the draws of all lanes, pairs for rows of 16 keys and columns of 32 queries. In tile j and row g + 8
+/// half, p = 4 half + j.
+__device__ inline std::uint32_t pairs_of_columns(std::uint32_t own) {
   const int lane = threadIdx.x % warp_threads, g = lane / 4, t = lane % 4;
-  const std::uint32_t own = kept_keys<2>(dropout, query + lane, octet);
   // Words of an even lane and the next: keys 0, 2, 4 and 6 of both octets, then the other keys. The same of the next
   // query follow.
   const std::uint32_t both = gpu::permute_bytes(own, __shfl_xor_sync(all_lanes, own, 1), 0x7531);
@@ -74,5 +77,31 @@ __device__ inline std::uint32_t draw_columns(const HeadDropout& dropout, std::in
   }
   return pairs;
 }
+
+/// Words of one head's masks in memory (kept_mask_bytes), in the layout of kept_keys<4>. Counted from query 0 and key 0
+/// of the problem.
+class HeadMasks {
+ public:
+  __device__ HeadMasks(std::uint32_t* masks, const AttentionProblem& problem, std::int64_t sample, std::int64_t head)
+      : row_words_(static_cast<int>((problem.keys + 63) / 64) * 2), queries_(static_cast<int>(problem.queries)) {
+    if (masks != nullptr) words_ = masks + (sample * problem.heads + head) * problem.queries * row_words_;
+  }
+  __device__ bool exist() const { return words_ != nullptr; }
+  /// Stores what draw_rows returned for 16 queries and 64 keys.
+  __device__ void store_rows(int query, int key, std::uint32_t drawn) const {
+    const int lane = threadIdx.x % warp_threads, row = query + lane % 16;
+    if (words_ != nullptr && row < queries_) words_[std::int64_t{row} * row_words_ + key / 32 + lane / 16] = drawn;
+  }
+  /// Returns what draw_columns would for 32 queries and 16 keys.
+  __device__ std::uint32_t load_columns(int query, int key) const {
+    const int row = query + threadIdx.x % warp_threads;
+    if (row >= queries_) return 0;
+    return words_[std::int64_t{row} * row_words_ + key / 32] << key % 32 / 2 & 0xff00ff00U;
+  }
+
+ private:
+  std::uint32_t* words_ = nullptr;
+  int row_words_, queries_;
+};
 
 }  // namespace trireme::cuda

@@ -139,8 +139,9 @@ __device__ void load_tile_statistics(const AttentionProblem& problem, const Back
 /// the dropped probability, 0 where it is hidden: of the warp's keys from `first` on and queries from `begin` on, with
 /// their statistics. `probability` comes as its gradient.
 __device__ inline void key_score_gradients(const AttentionProblem& problem, std::int64_t sample, int head,
-                                           const HeadDropout& dropout, float scale, int between, int first, int begin,
-                                           const QueryStatistics& of, float (&score)[gradient_columns / 8][4],
+                                           const HeadDropout& dropout, const HeadMasks& masks, float scale, int between,
+                                           int first, int begin, const QueryStatistics& of,
+                                           float (&score)[gradient_columns / 8][4],
                                            float (&probability)[gradient_columns / 8][4]) {
   constexpr int columns = gradient_columns;
   const int lane = threadIdx.x % warp_threads;
@@ -156,7 +157,9 @@ __device__ inline void key_score_gradients(const AttentionProblem& problem, std:
   }
   std::uint32_t pairs = ~0U;
   if (problem.dropout.enabled()) {
-    pairs = draw_columns(dropout, problem.first_query + begin, (problem.first_key + first) / 8);
+    pairs = pairs_of_columns(masks.exist()
+                                 ? masks.load_columns(begin, first)
+                                 : draw_columns(dropout, problem.first_query + begin, (problem.first_key + first) / 8));
   }
   std::uint32_t visible_scores = ~0U;  // a bit for each
   if ((problem.causal && begin + between < first + warp_rows - 1) || of.first_key[columns - 1] > first) {

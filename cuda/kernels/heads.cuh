@@ -58,6 +58,7 @@ struct BackwardInputs {
   AllHeads<const T> q, k, v, dout;
   const Accumulation<T>* log_sum_exp;
   const Accumulation<T>* row_dot;
+  std::uint32_t* masks;  ///< masks of dropout (kept_mask_bytes) from the query gradient to the key gradient; or null
 };
 
 }  // namespace trireme::cuda

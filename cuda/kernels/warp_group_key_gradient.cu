@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(KeyBlock<d>::threads, 1)
   }
   for (int head = first_head; tiles > 0 && head < first_head + heads_per_kv_head; ++head) {
     const HeadDropout dropout(problem, sample, head);
+    const HeadMasks masks(in.masks, problem, sample, head);
     for (int tile = first_tile; tile < all_tiles; ++tile) {
       const int begin = tile * tile_queries;
       const T* q_rows = stages.wait();
@@ -87,8 +88,8 @@ __global__ void __launch_bounds__(KeyBlock<d>::threads, 1)
         constexpr int part_tiles = gradient_columns / 8;
 #pragma unroll
         for (int part = 0; part < tile_queries / 8; part += part_tiles) {
-          key_score_gradients(problem, sample, head, dropout, scale, between, first, begin + 8 * part, of.at(8 * part),
-                              reinterpret_cast<float(&)[part_tiles][4]>(score[part]),
+          key_score_gradients(problem, sample, head, dropout, masks, scale, between, first, begin + 8 * part,
+                              of.at(8 * part), reinterpret_cast<float(&)[part_tiles][4]>(score[part]),
                               reinterpret_cast<float(&)[part_tiles][4]>(probability[part]));
         }
         std::uint32_t of_values[tile_queries / 16][1][4], of_keys[tile_queries / 16][1][4];
@@ -120,12 +121,17 @@ __global__ void __launch_bounds__(KeyBlock<d>::threads, 1)
 
 void warp_group_key_gradient(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
                              const ConstHeads& q, const ConstHeads& k, const ConstHeads& v, ConstTensorView log_sum_exp,
-                             ConstTensorView row_dot, const Heads& dk, const Heads& dv) {
+                             ConstTensorView row_dot, const Heads& dk, const Heads& dv, std::uint32_t* masks) {
   dispatch(q.data.dtype(), problem.head_dim, [&]<class T, int d>() {
     if constexpr (d <= 128) {
       using Block = KeyBlock<d>;
-      const BackwardInputs<T> in{all_heads<const T>(q),    all_heads<const T>(k),   all_heads<const T>(v),
-                                 all_heads<const T>(dout), log_sum_exp.as<float>(), row_dot.as<float>()};
+      const BackwardInputs<T> in{all_heads<const T>(q),
+                                 all_heads<const T>(k),
+                                 all_heads<const T>(v),
+                                 all_heads<const T>(dout),
+                                 log_sum_exp.as<float>(),
+                                 row_dot.as<float>(),
+                                 masks};
       gpu::launch(stream,
                   {"warp_group_key_gradient", tiles_of(problem.keys, Block::rows) * problem.kv_heads * problem.batch,
                    Block::threads, Block::shared_bytes},

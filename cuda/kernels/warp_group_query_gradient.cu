@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(GradientBlock<d>::threads, 1)
 
   gpu::take_registers<Block::computing_registers>();
   const HeadDropout dropout(problem, sample, coordinates.head);
+  const HeadMasks masks(in.masks, problem, sample, coordinates.head);
   const HeadBias<float> bias = bias_before_scale(problem, sample, coordinates.head);
   const int group = coordinates.begin + warp / group_warps * group_rows, first = coordinates.begin + warp * warp_rows;
   const int sure = visible_keys(problem, keys_of_sample, first);
@@ -60,6 +61,7 @@ __global__ void __launch_bounds__(GradientBlock<d>::threads, 1)
       std::uint32_t drawn = 0;
       if (problem.dropout.enabled()) {
         drawn = draw_rows(dropout, problem.first_query + first, (problem.first_key + begin) / 8);
+        masks.store_rows(first, begin, drawn);
       }
       constexpr int tiles = gradient_columns / 8;
 #pragma unroll
@@ -84,12 +86,18 @@ __global__ void __launch_bounds__(GradientBlock<d>::threads, 1)
 
 void warp_group_query_gradient(Stream& stream, const AttentionProblem& problem, const ConstHeads& dout,
                                const ConstHeads& q, const ConstHeads& k, const ConstHeads& v,
-                               ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq) {
+                               ConstTensorView log_sum_exp, ConstTensorView row_dot, const Heads& dq,
+                               std::uint32_t* masks) {
   dispatch(q.data.dtype(), problem.head_dim, [&]<class T, int d>() {
     if constexpr (d <= 128) {
       using Block = GradientBlock<d>;
-      const BackwardInputs<T> in{all_heads<const T>(q),    all_heads<const T>(k),   all_heads<const T>(v),
-                                 all_heads<const T>(dout), log_sum_exp.as<float>(), row_dot.as<float>()};
+      const BackwardInputs<T> in{all_heads<const T>(q),
+                                 all_heads<const T>(k),
+                                 all_heads<const T>(v),
+                                 all_heads<const T>(dout),
+                                 log_sum_exp.as<float>(),
+                                 row_dot.as<float>(),
+                                 masks};
       gpu::launch(stream,
                   {"warp_group_query_gradient", tiles_of(problem.queries, Block::rows) * problem.heads * problem.batch,
                    Block::threads, Block::shared_bytes},

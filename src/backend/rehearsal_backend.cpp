@@ -24,9 +24,10 @@ Buffer RehearsalBackend::Memory::allocate(std::size_t size_bytes) {
 }
 
 void RehearsalBackend::begin(Stream&, const KernelCall& call) {
-  for (const auto extent : {&KernelExtents::weight_gradient, &KernelExtents::summed_rows,
-                            &KernelExtents::summed_columns, &KernelExtents::balanced_tokens,
-                            &KernelExtents::limited_choices, &KernelExtents::groups, &KernelExtents::fp8_bytes}) {
+  for (const auto extent :
+       {&KernelExtents::weight_gradient, &KernelExtents::summed_rows, &KernelExtents::summed_columns,
+        &KernelExtents::balanced_tokens, &KernelExtents::limited_choices, &KernelExtents::groups,
+        &KernelExtents::fp8_bytes, &KernelExtents::mask_bytes}) {
     extents_.*extent = std::max(extents_.*extent, call.extents.*extent);
   }
 }

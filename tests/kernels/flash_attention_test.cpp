@@ -243,6 +243,20 @@ TEST_P(FlashAttentionTypes, RunsGiveTheSameBits) {
   for (const AttentionTensors& other : results) expect_equal(other, results[0]);
 }
 
+TEST_P(FlashAttentionTypes, MasksInMemoryGiveTheBitsOfMasksDrawnTwice) {
+  const auto backend = make_backend(1);
+  for (const int d : {64, 96, 128}) {
+    for (const Case& shape : {Case{140, 170, 2, 2, 1, d, true, 0.1}, Case{70, 200, 1, 1, 1, d, false, 0.5, {130}}}) {
+      const GivenAttention given(*backend, dtype(), shape, 1);
+      EXPECT_GT(kept_mask_bytes(given.problem), 0);
+      expect_equal(compute(given), compute(given, /*draws_twice=*/true, std::get<1>(GetParam())));
+    }
+  }
+  GivenAttention large(*backend, dtype(), {16, 16, 1, 1, 1, 64, true, 0.1}, 1);
+  large.problem.queries = large.problem.keys = 1 << 16;
+  EXPECT_EQ(kept_mask_bytes(large.problem), 0) << "more than 256 MiB";
+}
+
 std::string name_of_form(const testing::TestParamInfo<std::tuple<DType, bool>>& info) {
   return std::string(name_of(std::get<0>(info.param))) + (std::get<1>(info.param) ? "_groups" : "");
 }

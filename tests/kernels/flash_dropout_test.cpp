@@ -37,12 +37,13 @@ struct Draws {
   }
 };
 
-/// Draws like the forward kernel and the gradient of queries: sixteen queries at a time.
-void draw_by_rows(AttentionProblem problem, Draws* draws) {
+/// Draws like the forward kernel and the gradient of queries, sixteen queries at a time, and stores the masks.
+void draw_by_rows(AttentionProblem problem, std::uint32_t* masks, Draws* draws) {
   const HeadDropout dropout(problem, 1, 3);
   const int g = static_cast<int>(threadIdx.x) / 4, t = static_cast<int>(threadIdx.x) % 4;
   for (int query = 0; query < queries; query += 16) {
     const std::uint32_t drawn = draw_rows(dropout, problem.first_query + query, problem.first_key / 8);
+    HeadMasks(masks, problem, 1, 3).store_rows(query, 0, drawn);
     for (int half = 0; half < 2; ++half) {
       for (int j = 0; j < keys / 8; ++j) {
         const std::uint32_t pairs = pairs_of_row(drawn, j / 4, half);
@@ -51,12 +52,14 @@ void draw_by_rows(AttentionProblem problem, Draws* draws) {
     }
   }
 }
-/// Draws like the gradient of keys: sixteen keys at a time.
-void draw_by_columns(AttentionProblem problem, Draws* draws) {
+/// Draws like the gradient of keys, sixteen keys at a time, or reads masks that draw_by_rows stored.
+void draw_by_columns(AttentionProblem problem, std::uint32_t* masks, Draws* draws) {
   const HeadDropout dropout(problem, 1, 3);
   const int g = static_cast<int>(threadIdx.x) / 4, t = static_cast<int>(threadIdx.x) % 4;
   for (int key = 0; key < keys; key += 16) {
-    const std::uint32_t pairs = draw_columns(dropout, problem.first_query, (problem.first_key + key) / 8);
+    const std::uint32_t pairs =
+        pairs_of_columns(masks == nullptr ? draw_columns(dropout, problem.first_query, (problem.first_key + key) / 8)
+                                          : HeadMasks(masks, problem, 1, 3).load_columns(0, key));
     for (int j = 0; j < queries / 8; ++j) {
       for (int i = 0; i < 4; ++i)
         draws->set(8 * j + 2 * t + i % 2, key + g + 8 * (i / 2), pairs, 4 * (i / 2) + j, i % 2);
@@ -73,16 +76,21 @@ TEST(FlashDropout, AWarpDrawsTheElementsOfTheRule) {
                                      .keys = keys,
                                      .first_query = first_query,
                                      .first_key = 8 * first_query,
+                                     .batch = 2,
+                                     .heads = 4,
+                                     .head_dim = 64,
                                      .dropout = {probability, 1234, 3, DropoutSite::attention_scores, samples.data()},
                                      .first_head = 2};
-      Draws by_rows, by_columns;
-      gpu::launch(stream, {"draw_by_rows", 1, 32}, draw_by_rows, problem, &by_rows);
-      gpu::launch(stream, {"draw_by_columns", 1, 32}, draw_by_columns, problem, &by_columns);
+      Draws by_rows, by_columns, by_memory;
+      std::vector<std::uint32_t> masks(static_cast<std::size_t>(kept_mask_bytes(problem)) / sizeof(std::uint32_t));
+      gpu::launch(stream, {"draw_by_rows", 1, 32}, draw_by_rows, problem, masks.data(), &by_rows);
+      gpu::launch(stream, {"draw_by_columns", 1, 32}, draw_by_columns, problem, nullptr, &by_columns);
+      gpu::launch(stream, {"draw_by_columns", 1, 32}, draw_by_columns, problem, masks.data(), &by_memory);
       const Dropout& rule = problem.dropout;
       for (int i = 0; i < queries * keys; ++i) {
         const int expected = rule.keeps(rule.head_key(problem.first_head + 3), samples[1], first_query + i / keys,
                                         problem.first_key + i % keys);
-        for (const Draws* draws : {&by_rows, &by_columns}) {
+        for (const Draws* draws : {&by_rows, &by_columns, &by_memory}) {
           ASSERT_EQ(draws->kept[i], expected) << "query " << i / keys << ", key " << i % keys << ", " << probability;
           ASSERT_EQ(draws->mask[i], expected * 0xffff);
         }

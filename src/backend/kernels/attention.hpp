@@ -73,15 +73,18 @@ class AttentionKernels : public KernelFamily<AttentionKernels> {
   virtual void attention_backward(Stream& stream, const AttentionProblem& problem, ConstHeads dout, ConstHeads q,
                                   ConstHeads k, ConstHeads v, ConstHeads out, ConstTensorView log_sum_exp,
                                   TensorView row_dot, Heads dq, Heads dk, Heads dv) {
-    // `bytes` covers only the sums over dout times out.
+    // `bytes` covers only the sums over dout times out, and the masks, which are written and read.
     const double rows = static_cast<double>(problem.queries * problem.batch * problem.heads);
-    const double bytes = 2 * rows * static_cast<double>(problem.head_dim * std::int64_t(size_of(out.data.dtype())));
+    const std::int64_t mask_bytes = on_tensor_cores(problem, q) ? kept_mask_bytes(problem) : 0;
+    const double bytes = 2 * rows * static_cast<double>(problem.head_dim * std::int64_t(size_of(out.data.dtype()))) +
+                         static_cast<double>(problem.causal ? mask_bytes : 2 * mask_bytes);
     pass_on(&AttentionKernels::attention_backward, stream,
             {.kind = KernelKind::attention_backward,
              .bytes = bytes,
              .launches = on_tensor_cores(problem, q) && problem.head_dim > 128 ? 4 : 3,
              .attention = problem,
-             .tensor_cores = on_tensor_cores(problem, q)},
+             .tensor_cores = on_tensor_cores(problem, q),
+             .extents = {.mask_bytes = mask_bytes}},
             problem, dout, q, k, v, out, log_sum_exp, row_dot, dq, dk, dv);
   }
 

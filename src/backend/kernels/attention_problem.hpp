@@ -86,6 +86,15 @@ struct AttentionProblem {
   }
 };
 
+/// Bytes of dropout's masks that a backward on tensor cores draws once and reads again: a word for 32 keys, [batch,
+/// heads, queries, words of the tiles of 64 keys]. 0 without dropout, with heads of more than 128 channels, whose
+/// kernels lack registers, and if they would take more than 256 MiB: then each pass draws them.
+constexpr std::int64_t kept_mask_bytes(const AttentionProblem& a) {
+  constexpr std::int64_t tile_bytes = 8, limit = std::int64_t{256} << 20;
+  const std::int64_t bytes = a.batch * a.heads * a.queries * ((a.keys + 63) / 64) * tile_bytes;
+  return a.dropout.enabled() && a.head_dim <= 128 && bytes <= limit ? bytes : 0;
+}
+
 /// Returns whether the CUDA backend computes attention on tensor cores (cuda/kernels/flash_attention*.cu).
 constexpr bool has_flash_attention(DType dtype, std::int64_t head_dim, bool soft_cap) {
   const bool has_kernels = head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 192;

@@ -71,6 +71,7 @@ struct KernelExtents {
   std::int64_t limited_choices = 0;  ///< choices of experts of limited capacity
   std::int64_t groups = 0;           ///< products beside each other: of a rank's experts, or collected gradients
   std::int64_t fp8_bytes = 0;        ///< operands that a product rounds for itself
+  std::int64_t mask_bytes = 0;       ///< dropout's masks of an attention's backward
 };
 
 /// Costs of one call of a kernel.

@@ -16,8 +16,9 @@ struct TileWork {
   int rows;     ///< rows of a block
   int columns;  ///< columns of a tile
   int instructions;
-  int dropout_instructions;  ///< more with dropout
-  int mma;                   ///< products of m16n8k16, or as much of those of warp groups
+  int dropout_instructions;                      ///< more with dropout
+  int mma;                                       ///< products of m16n8k16, or as much of those of warp groups
+  int kept_instructions = dropout_instructions;  ///< more with dropout whose masks are in memory (kept_mask_bytes)
 };
 struct AttentionWork {
   TileWork forward, query_gradient, key_gradient;  ///< rows of the last are keys
@@ -31,9 +32,9 @@ AttentionWork group_work(const Device& device, int d) {
   const double multiply_adds_a_clock =
       device.product_tflops * 1e3 / (2 * device.clock_ghz * device.multiprocessors * quarters);
   const double clocks = multiply_adds_of_mma / multiply_adds_a_clock;
-  if (d == 64) return {{192, 64, 272, 312, 64}, {128, 64, 325, 261, 96}, {128, 64, 571, 330, 128}, clocks, 1};
-  if (d == 96) return {{192, 64, 291, 321, 96}, {128, 64, 351, 265, 144}, {128, 64, 621, 330, 192}, clocks, 1};
-  return {{128, 64, 300, 312, 128}, {128, 64, 370, 266, 192}, {128, 32, 796, 330, 128}, clocks, 1};
+  if (d == 64) return {{192, 64, 272, 312, 64}, {128, 64, 328, 267, 96}, {128, 64, 572, 342, 128, 83}, clocks, 1};
+  if (d == 96) return {{192, 64, 291, 321, 96}, {128, 64, 354, 271, 144}, {128, 64, 619, 343, 192, 83}, clocks, 1};
+  return {{128, 64, 300, 312, 128}, {128, 64, 371, 270, 192}, {128, 32, 399, 171, 128, 41}, clocks, 1};
 }
 
 /// Counted in the code of sm_90 (nvcc 13.0) by bench/sass: instructions of the loops that hold the mma.sync, on the
@@ -45,9 +46,9 @@ AttentionWork work_of(const Device& device, std::int64_t head_dim) {
   const auto work = [&](TileWork forward, TileWork query_gradient, TileWork key_gradient) -> AttentionWork {
     return {forward, query_gradient, key_gradient, device.mma_clocks, device.attention_backward_share};
   };
-  if (d == 64) return work({128, 64, 369, 313, 64}, {128, 64, 506, 258, 96}, {64, 32, 425, 165, 64});
-  if (d == 96) return work({128, 64, 404, 313, 96}, {128, 64, 585, 258, 144}, {64, 32, 498, 165, 96});
-  if (d == 128) return work({128, 64, 472, 312, 128}, {128, 64, 666, 258, 192}, {64, 32, 539, 165, 128});
+  if (d == 64) return work({128, 64, 369, 313, 64}, {128, 64, 509, 264, 96}, {64, 32, 426, 171, 64, 41});
+  if (d == 96) return work({128, 64, 404, 313, 96}, {128, 64, 586, 264, 144}, {64, 32, 498, 170, 96, 41});
+  if (d == 128) return work({128, 64, 472, 312, 128}, {128, 64, 666, 264, 192}, {64, 32, 539, 170, 128, 41});
   // Two kernels for keys and values, which both compute scores.
   if (d == 192) return work({128, 64, 604, 312, 192}, {128, 64, 914, 259, 288}, {64, 32, 1033, 330, 240});
   // No kernel exists for others: interpolated linearly from the counts for 64 and 128.
@@ -55,16 +56,16 @@ AttentionWork work_of(const Device& device, std::int64_t head_dim) {
               {64, 32, 311 + 57 * d / 32, 165, d});
 }
 
-/// Clocks of a block's step: its warps share the quarters.
-double clocks(const AttentionWork& attention, const TileWork& work, bool dropout) {
+/// Clocks of a block's step: its warps share the quarters. `more` are the instructions of dropout.
+double clocks(const AttentionWork& attention, const TileWork& work, int more) {
   return static_cast<double>(work.rows) / (warp_rows * quarters) *
-         (work.instructions + (dropout ? work.dropout_instructions : 0) + work.mma * attention.mma_clocks);
+         (work.instructions + more + work.mma * attention.mma_clocks);
 }
 
 /// Clocks of the busiest multiprocessor, if each block takes `steps(block)` steps.
 double makespan(const Device& device, const AttentionWork& attention, std::int64_t blocks, double clocks_a_step,
                 const std::function<std::int64_t(std::int64_t)>& steps) {
-  const double overhead = block_overhead_steps * clocks(attention, attention.forward, false);
+  const double overhead = block_overhead_steps * clocks(attention, attention.forward, 0);
   std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
   for (int i = 0; i < device.multiprocessors; ++i) free_at.push(0);
   double end = 0;
@@ -94,7 +95,7 @@ double query_blocks(const Device& device, const AttentionProblem& problem, const
                     const TileWork& work) {
   const AttentionProblem a = without_documents(problem);
   const std::int64_t tiles = tiles_of(a.queries, work.rows);
-  const double clocks_a_step = clocks(attention, work, a.dropout.enabled());
+  const double clocks_a_step = clocks(attention, work, a.dropout.enabled() ? work.dropout_instructions : 0);
   return makespan(device, attention, tiles * a.heads * a.batch, clocks_a_step, [&](std::int64_t block) {
     return key_tiles(a, (tiles - block % tiles) * work.rows, work.rows, work.columns);
   });
@@ -104,7 +105,8 @@ double query_blocks(const Device& device, const AttentionProblem& problem, const
 double key_blocks(const Device& device, const AttentionProblem& a, const AttentionWork& attention,
                   const TileWork& work) {
   const std::int64_t tiles = tiles_of(a.keys, work.rows);
-  const double clocks_a_step = clocks(attention, work, a.dropout.enabled());
+  const int more = kept_mask_bytes(a) > 0 ? work.kept_instructions : work.dropout_instructions;
+  const double clocks_a_step = clocks(attention, work, a.dropout.enabled() ? more : 0);
   return makespan(device, attention, tiles * a.kv_heads * a.batch, clocks_a_step, [&](std::int64_t block) {
     const std::int64_t first = a.first_key + block % tiles * work.rows - a.first_query;
     const std::int64_t hidden = a.causal ? std::clamp<std::int64_t>(first, 0, a.queries) : 0;

@@ -34,7 +34,7 @@ class DeviceStandIn final : public Backend {
     const std::int64_t streams = 1 + (extents.groups < 2 ? 0 : std::min<std::int64_t>(extents.groups, 4));
     return static_cast<std::size_t>(streams) * workspace_bytes + l2_bytes +
            static_cast<std::size_t>(extents.weight_gradient) * sizeof(float) +
-           static_cast<std::size_t>(extents.fp8_bytes);
+           static_cast<std::size_t>(extents.fp8_bytes + extents.mask_bytes);
   }
 
  private:
