@@ -219,7 +219,17 @@ TEST_F(Corpus, OverwrittenOffsetsReadNoTokensOutOfBounds) {
   EXPECT_THROW(store.stretch_at(3), DataError);
 }
 
-// e2e/bad_data_test.sh truncates a corpus that is mapped.
+TEST_F(Corpus, TokensOfATruncatedFileEndTheProcessWithTheReason) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  write(*narrow_, {{1, 2, 3}});
+  const auto read_truncated = [&] {
+    const CorpusStore store(path_);
+    std::filesystem::resize_file(path_, 0);
+    store.verify();
+  };
+  EXPECT_EXIT(read_truncated(), ::testing::ExitedWithCode(3), "was truncated, or its disk failed");
+}
+
 TEST_F(Corpus, BusErrorOutsideTheMappedFileKillsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   write(*narrow_, {{1}});
