@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 
+import peft
 import tokenizers
 import torch
 import transformers
@@ -239,11 +240,36 @@ def round_trip(name, class_name, kind, settings):
         check(f'{name}: the exported model is the same', torch.equal(again(inputs).logits, model(inputs).logits))
     check(f'{name}: the exported model continues in the same way', greedy(again, its_tokenizer, 30) == greedy(
         model, tokenizer, 30))
+    adapted(name)
     # Padding that is left out on import.
     run('checkpoint', 'import', '--input', original, '--output', f'{name}-cut', '--vocab-size', len(tokenizer))
     run('checkpoint', 'export', '--load', f'{name}-cut', '--output', f'{name}-cut-export')
     cut, _ = load(f'{name}-cut-export')
     check(f'{name}: padding is left out', cut.get_input_embeddings().weight.shape[0] == len(tokenizer))
+
+
+def adapted(name):
+    """Adapters that were trained here on an imported model: PEFT computes with them what the merged model does."""
+    # PEFT takes names of dense layers and shared blocks for the experts', and has one A for grouped queries, keys and values
+    # that are one tensor.
+    targets = {**dict.fromkeys(['qwen3moe', 'deepseekv2', 'deepseekv3'], ['qkv', 'proj']),
+               **dict.fromkeys(['falcon', 'phi3'], ['proj', 'fc1', 'fc2'])}.get(name, ['all-linear'])
+    run('train', '--finetune', '--load', f'{name}-ours', '--use-checkpoint-args', '--mock-data', '--seq-length', 32,
+        '--global-batch-size', 4, '--lr', 0.02, '--train-iters', 5, '--eval-iters', 0, '--backend', 'cpu', '--lora-rank', 3,
+        '--lora-alpha', 5, '--lora-targets', *targets, '--save', f'{name}-adapted')
+    run('checkpoint', 'export', '--load', f'{name}-adapted', '--output', f'{name}-merged')
+    run('checkpoint', 'export', '--load', f'{name}-adapted', '--output', f'{name}-peft', '--lora-adapter')
+    load_plainly = lambda folder: transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation='eager', experts_implementation='eager').eval()
+    merged, base = load_plainly(f'{name}-merged'), load_plainly(f'{name}-original')
+    inputs = torch.arange(4, 36).reshape(1, -1)
+    with torch.no_grad(), Warnings() as seen:
+        wanted, before = merged(inputs).logits, base(inputs).logits
+        actual = peft.PeftModel.from_pretrained(base, f'{name}-peft')(inputs).logits
+    largest = wanted.abs().max()
+    check(f'{name}: PEFT computes with adapters what the merged model does', (actual - wanted).abs().max() < 1e-4 * largest,
+          ((actual - wanted).abs().max(), largest, seen.texts))
+    check(f'{name}: adapters change the model', (before - wanted).abs().max() > 1e-3 * largest)
 
 
 def trained(name, *options):

@@ -2,7 +2,7 @@
 # Models in and out against Hugging Face's own libraries: usage interchange.sh TRIREME [EXCHANGE_TEST]
 # Random models of every class are made by transformers, imported, compared and exported; models trained here are exported
 # and read by transformers. With the test program exchange_test, losses, logits and gradients of larger models, too. Needs
-# Python 3 with venv, and PyPI: torch, transformers, tokenizers and safetensors go into a folder of their own
+# Python 3 with venv, and PyPI: torch, transformers, tokenizers, safetensors and peft go into a folder of their own
 # (TRIREME_INTERCHANGE_VENV keeps it). Without them it is skipped, with the reason and exit code 77. TRIREME_LLMC names a
 # clone of llm.c: then its models are compared, too. Checkpoints of Megatron-LM are written by megatron-core, and where
 # TRIREME_MEGATRON_LM names a clone of Megatron-LM by its training code, too.
@@ -17,8 +17,8 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
 venv=${TRIREME_INTERCHANGE_VENV:-$scratch/venv}
-if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c 'import torch, transformers, tokenizers, safetensors' 2>pip.log; then
-  { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet torch transformers tokenizers safetensors; } >pip.log 2>&1 || {
+if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c 'import torch, transformers, tokenizers, safetensors, peft' 2>pip.log; then
+  { python3 -m venv "$venv" && "$venv/bin/pip" install --quiet torch transformers tokenizers safetensors peft; } >pip.log 2>&1 || {
     echo "skipped: the Python libraries cannot be installed: $(tail -1 pip.log)"
     exit 77
   }

@@ -31,7 +31,7 @@ const std::pair<const char*, json> plain_settings[] = {{"peft_type", "LORA"},
                                                        {"velora_config", nullptr},
                                                        {"modules_to_save", json::array()},
                                                        {"trainable_token_indices", nullptr},
-                                                       {"target_parameters", nullptr},
+                                                       {"target_parameters", json::array()},
                                                        {"layer_replication", nullptr},
                                                        {"rank_pattern", json::object()},
                                                        {"alpha_pattern", json::object()}};

@@ -26,6 +26,8 @@ std::string layer_of(std::string_view name) {
 
 std::string last_part(const std::string& layer) { return layer.substr(layer.rfind('.') + 1); }
 
+bool is_expert(const std::string& layer) { return layer.find(".mlp.experts.") != layer.npos; }
+
 /// The tensors that have rows of a parameter, in their order.
 std::vector<std::size_t> tensors_of(const MappedParameter& parameter) {
   std::vector<std::size_t> tensors;
@@ -211,7 +213,9 @@ TensorMap peft_map(const TensorMap& map, const model::LowRankAdapters& adapters,
   TensorMap result;
   std::map<std::size_t, std::pair<std::size_t, std::int64_t>> narrow;  // new tensor and rows of each adapted one
   std::vector<std::string> layers;
-  peft = {.adapters = adapters, .modules = {}, .is_transposed = false};
+  peft = {};
+  peft.adapters = adapters;
+  std::set<std::string> of_experts;
   for_each_adapted(map, adapters, [&](const MappedParameter& parameter, const std::string& layer) {
     MappedParameter a = inputs_of(parameter, layer, adapters.rank), b = narrowed(parameter, layer, adapters.rank);
     for (const std::size_t i : tensors_of(parameter)) {
@@ -222,6 +226,7 @@ TensorMap peft_map(const TensorMap& map, const model::LowRankAdapters& adapters,
                     "and keys: without <lora_adapter> they are merged",
                     tensor.name);
       layers.push_back(layer_of(tensor.name));
+      if (is_expert(layer)) of_experts.insert(last_part(layers.back()));
       const std::string name(std::string(prefix) + layers.back());
       a.runs.push_back({.first = 0, .count = adapters.rank, .tensor = result.tensors.size()});
       result.tensors.push_back({.name = name + ".lora_A.weight", .shape = a.shape});
@@ -248,6 +253,10 @@ TensorMap peft_map(const TensorMap& map, const model::LowRankAdapters& adapters,
   const bool are_unique = std::ranges::all_of(map.tensors, [&](const MappedTensor& tensor) {
     const std::string layer = layer_of(tensor.name);
     return layer.empty() || tensor.columns() == 1 || full.contains(layer) || !ends.contains(last_part(layer));
+  });
+  for_each_adapted(map, adapters, [&](const MappedParameter& parameter, const std::string& layer) {
+    const std::string theirs = layer_of(map.tensors[parameter.runs.front().tensor].name);
+    if (!is_expert(layer) && of_experts.contains(last_part(theirs))) peft.beside_experts = theirs;
   });
   const std::set<std::string>& named = are_unique ? ends : full;
   peft.modules.assign(named.begin(), named.end());

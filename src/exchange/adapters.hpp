@@ -19,6 +19,8 @@ struct PeftAdapters {
   model::LowRankAdapters adapters;   ///< `targets` are not read
   std::vector<std::string> modules;  ///< layers that have one: the last part of their names, or the full names
   bool is_transposed = false;        ///< the layers' weights are [in, out], as GPT-2's
+  /// A layer with an adapter outside of the experts whose name ends like theirs, as in a shared block; empty: none.
+  std::string beside_experts;
 };
 
 /// Returns the tensors of all adapters of a model without them, whose tensors are those of `map`, for an export. Every

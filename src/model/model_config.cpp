@@ -92,10 +92,16 @@ double LowRankAdapters::scale() const {
 }
 
 bool LowRankAdapters::adapt(std::string_view prefix) const {
-  constexpr std::pair<std::string_view, std::size_t> places[] = {{".attn.qkv", 0},  {".attn.q", 0}, {".attn.kv", 0},
-                                                                 {".attn.proj", 1}, {".mlp.fc", 2}, {".mlp.proj", 3}};
-  return any() && std::ranges::any_of(places, [&](const auto& place) {
-           return prefix.ends_with(place.first) && targets[place.second];
+  struct Place {
+    std::string_view block, name;
+    std::size_t target;
+  };
+  constexpr Place places[] = {{".attn.", ".qkv", 0},    {".attn.", ".q", 0},    {".attn.", ".kv", 0},
+                              {".attn.", ".q_down", 0}, {".attn.", ".q_up", 0}, {".attn.", ".kv_down", 0},
+                              {".attn.", ".kv_up", 0},  {".attn.", ".proj", 1}, {".mlp.", ".fc", 2},
+                              {".mlp.", ".proj", 3}};
+  return any() && std::ranges::any_of(places, [&](const Place& place) {
+           return targets[place.target] && prefix.ends_with(place.name) && prefix.find(place.block) != prefix.npos;
          });
 }
 
@@ -173,11 +179,8 @@ void validate(const ModelConfig& config) {
   }
   if (config.latent.used) check_latent(config, expect);
   if (config.experts.any()) check_experts(config, expect);
-  if (config.adapters.any()) {
-    expect(!config.experts.any() && !config.latent.used && !config.predicts_ahead() && config.predicts_tokens(),
-           "<lora_rank>: adapters are for models that predict tokens, without <num_experts>, "
-           "<multi_latent_attention> and <mtp_num_layers>: leave it out");
-  }
+  expect(!config.adapters.any() || config.predicts_tokens(),
+         "<lora_rank>: adapters are for models that predict tokens: leave it out");
   expect(config.ahead.depths == 0 || (config.causal() && !config.embedding_norm &&
                                       config.position_embedding != PositionEmbedding::learned_absolute),
          fmt::format("<mtp_num_layers> {} needs a GPT whose embeddings have neither positions nor norms: give "

@@ -132,7 +132,8 @@ struct LowRankAdapters {
   std::int64_t rank = 0;  ///< 0: none
   double alpha = 32;
   bool rank_stabilised = false;  ///< scale alpha / sqrt(rank) (Kalajdzievski 2023, arXiv:2312.03732)
-  /// Linear layers with adapters: qkv, proj (attention's output), fc1 and fc2.
+  /// Linear layers with adapters: qkv, proj (attention's output), fc1 and fc2. Those of latents count as qkv, those of
+  /// experts and of the shared block beside them as fc1 and fc2; routers have none.
   std::array<bool, target_count> targets = {true, true, true, true};
 
   bool any() const { return rank > 0; }

@@ -56,6 +56,11 @@ void ParameterList::row_parallel(const std::string& prefix, bool bias, std::int6
   if (bias) replicated(prefix + ".bias", Role::bias, {outputs});
 }
 
+void ParameterList::replicated_linear(const std::string& prefix, std::int64_t outputs, std::int64_t inputs) {
+  replicated(prefix + ".weight", Role::matrix, {outputs, inputs});
+  adapt(prefix, {outputs, inputs}, -1);
+}
+
 void ParameterList::dense(const std::string& prefix, std::int64_t outputs, std::int64_t inputs, Role role) {
   replicated(prefix + ".weight", role, {outputs, inputs});
   replicated(prefix + ".bias", Role::bias, {outputs});
@@ -66,17 +71,18 @@ void ParameterList::adapt(const std::string& prefix, const Shape& shape, int dim
   const int last = shape.rank() - 1;
   const auto add = [&](const char* suffix, Role role, const Shape& matrix, int of_matrix, bool is_split) {
     if (is_split) return static_cast<void>(split(prefix + suffix, role, matrix, of_matrix));
-    replicated(prefix + suffix, role, matrix).gradient_is_partial = split_size_ > 1;
+    Parameter& parameter = replicated(prefix + suffix, role, matrix);
+    if (dimension >= 0) parameter.gradient_is_partial = split_size_ > 1;
   };
   Shape outputs = shape;
   outputs[last] = adapters_.rank;
   add(".lora_a.weight", Role::adapter_inputs, {adapters_.rank, shape[last]}, 1, dimension == last);
-  add(".lora_b.weight", Role::adapter_outputs, outputs, dimension, dimension != last);
+  add(".lora_b.weight", Role::adapter_outputs, outputs, dimension, dimension >= 0 && dimension != last);
 }
 
 std::vector<Parameter> ParameterList::take() {
   for (Parameter& parameter : list_) {
-    if (!adapters_.any() || parallel::is_adapter(parameter.role)) continue;
+    if (!adapters_.any() || parallel::is_adapter(parameter.role) || !parameter.has_gradient) continue;
     parameter.frozen = true;
     parameter.gradient_is_partial = parameter.tied = false;
   }

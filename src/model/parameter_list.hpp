@@ -60,7 +60,8 @@ inline const char* task_head_name(const ModelConfig& config) {
 /// Parameters of one rank, in layout order, before memory is allocated. Blocks declare theirs here. Shapes are logical;
 /// each call adds this tensor rank's shard, inside `of_expert` this expert tensor rank's. Linear weights are [out, in].
 /// With adapters, `prefix`.lora_a.weight [rank, in] and `prefix`.lora_b.weight [out, rank] follow the weight of each
-/// split layer that is a target, and all parameters but these are frozen.
+/// layer that is a target, and all parameters but these are frozen. A router's bias, which has no gradient anyway,
+/// keeps its master in the accumulation type.
 class ParameterList {
  public:
   using Role = parallel::ParameterRole;
@@ -78,6 +79,8 @@ class ParameterList {
   /// Adds the residual matrix `prefix`.weight [outputs, inputs] split along its inputs, and with `bias` the replicated
   /// `prefix`.bias.
   void row_parallel(const std::string& prefix, bool bias, std::int64_t outputs, std::int64_t inputs);
+  /// Adds `prefix`.weight [outputs, inputs] on every tensor rank, each of which multiplies its own rows.
+  void replicated_linear(const std::string& prefix, std::int64_t outputs, std::int64_t inputs);
   /// Adds a replicated linear layer: `prefix`.weight [outputs, inputs] and `prefix`.bias.
   void dense(const std::string& prefix, std::int64_t outputs, std::int64_t inputs, Role role = Role::matrix);
   /// Adds the parameters that `declare` adds to gradient group 1, as belonging to an expert of this rank, if experts
@@ -99,8 +102,9 @@ class ParameterList {
   std::vector<parallel::Parameter> take();
 
  private:
-  /// Adds an adapter of the weight `prefix`, which is split along `dimension`. Its other matrix is on every tensor
-  /// rank, each of which has a term of its gradient (LowRankTerm).
+  /// Adds an adapter of the weight `prefix`, which is split along `dimension`, and one of its matrices with it. The
+  /// other is on every tensor rank, each of which has a term of its gradient (LowRankTerm). A dimension of -1: the
+  /// weight is on every tensor rank, and so are both.
   void adapt(const std::string& prefix, const Shape& shape, int dimension);
 
   const StageShard& shard_;
@@ -113,11 +117,11 @@ class ParameterList {
 
 /// Adds the adapter of the weight `prefix` to its linear layer, if it is a target.
 template <class Linear>
-void adapt(Linear& linear, const parallel::TensorContext& context, const parallel::ParameterBuffer& parameters,
-           const std::string& prefix, const ModelConfig& config) {
+void adapt(Linear& linear, const parallel::ParameterBuffer& parameters, const std::string& prefix,
+           const ModelConfig& config) {
   if (!config.adapters.adapt(prefix)) return;
-  linear.adapt(parallel::LowRankTerm(context, parameters.at(prefix + ".lora_a.weight"),
-                                     parameters.at(prefix + ".lora_b.weight"), config.adapters.scale()));
+  linear.adapt(parameters.at(prefix + ".lora_a.weight"), parameters.at(prefix + ".lora_b.weight"),
+               config.adapters.scale());
 }
 
 }  // namespace trireme::model

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -59,5 +61,14 @@ class GradientSum {
   GradientSums* sums_ = nullptr;
   std::size_t number_ = 0;
 };
+
+/// GradientSum::next of each group with rows (GemmKernels::grouped_linear); the others leave their gradients unchanged.
+inline std::vector<ProductSum> next_sums(std::span<const GradientSum> sums, std::span<const std::int64_t> rows) {
+  std::vector<ProductSum> next(sums.size(), ProductSum::add);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (rows[i] > 0) next[i] = sums[i].next();
+  }
+  return next;
+}
 
 }  // namespace trireme::parallel

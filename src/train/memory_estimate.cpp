@@ -28,13 +28,20 @@ parallel::GridCommunicators rehearsal_communicators(const parallel::ProcessGrid&
 /// Layers with experts, and the elements of all their experts without routers and shared blocks.
 struct Experts {
   int layers = 0;
-  double elements = 0;
+  double elements = 0, trained = 0;
 };
 Experts experts_of(const model::ModelConfig& config) {
   Experts experts;
   for (int layer = 0; layer < config.all_layers(); ++layer) experts.layers += config.has_experts(layer) ? 1 : 0;
-  const std::int64_t of_one = (config.gated ? 3 : 2) * config.hidden * config.expert_ffn_hidden();
-  experts.elements = static_cast<double>(experts.layers) * static_cast<double>(config.experts.count * of_one);
+  const auto count = static_cast<double>(experts.layers) * static_cast<double>(config.experts.count);
+  const std::int64_t h = config.hidden, f = config.expert_ffn_hidden(), expansion = (config.gated ? 2 : 1) * f;
+  const double of_weights = count * static_cast<double>((expansion + f) * h);
+  const model::LowRankAdapters& adapters = config.adapters;
+  const std::int64_t widths =
+      (adapters.adapt(".mlp.fc") ? h + expansion : 0) + (adapters.adapt(".mlp.proj") ? f + h : 0);
+  const double of_adapters = count * static_cast<double>(adapters.rank * widths);
+  experts.elements = of_weights + of_adapters;
+  experts.trained = adapters.any() ? of_adapters : of_weights;
   return experts;
 }
 
@@ -123,9 +130,10 @@ MinMemory min_memory(const model::ModelConfig& config, const ExecutionConfig& ex
       training_fields(config, execution, grid.tensor_size()).predictions_of(execution.sequence_length);
   const std::int64_t logits = padded * predictions / execution.sequence_length / execution.cross_entropy_chunks;
   const double max_width = static_cast<double>(std::max({config.hidden, expansion, logits}));
-  return {parameters * values * grid.gradient_size() + trained * (copied * grid.gradient_size() + shared) -
-              experts.elements * (values + copied) * (grid.gradient_size() - grid.expert_gradient_size()),
-          grid.data_size() * tokens * max_width * value, padded};
+  return {
+      parameters * values * grid.gradient_size() + trained * (copied * grid.gradient_size() + shared) -
+          (experts.elements * values + experts.trained * copied) * (grid.gradient_size() - grid.expert_gradient_size()),
+      grid.data_size() * tokens * max_width * value, padded};
 }
 
 LayerActivations layer_activations(const Backend& backend, const model::ModelConfig& config,

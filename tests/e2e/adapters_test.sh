@@ -68,6 +68,22 @@ done_by 1 checkpoint import --input "$fixtures/huggingface/gpt2" --lora-adapter 
 done_by 1 checkpoint export --load gpt2 --output gpt2.peft --lora-adapter
 check "GPT-2's layers are transposed" grep -q '"fan_in_fan_out": true' gpt2.peft/adapter_config.json
 
+# Latents, experts and a shared block beside them.
+done_by 1 checkpoint import --input "$fixtures/huggingface/deepseek_v2_low_rank" --output latent --no-tokenizer --dtype fp64
+done_by 2 train "${run[@]}" "${adapters[@]}" --finetune --load latent --save experts --ep 2
+first_loss experts
+cp loss adapted
+done_by 1 checkpoint export --load experts --output experts.peft --lora-adapter
+check "PEFT's limit is told" grep -q "shared_experts.* leaves out their adapters" err
+done_by 1 checkpoint import --input "$fixtures/huggingface/deepseek_v2_low_rank" --lora-adapter experts.peft --output experts.back \
+  --no-tokenizer --dtype fp64
+first_loss experts.back
+check "adapters of experts come back" close_to loss adapted 1e-6
+done_by 1 checkpoint export --load experts --output experts.merged --dtype fp32
+done_by 1 checkpoint import --input experts.merged --output experts.in --no-tokenizer --dtype fp64
+first_loss experts.in
+check "and are merged" close_to loss adapted 1e-6
+
 # Refusals.
 refused 2 "give --load of its checkpoint, with --finetune" 1 train "${run[@]:1}" --num-layers 1 --hidden-size 8 \
   --num-attention-heads 2 --vocab-size 19 "${adapters[@]}"

@@ -298,7 +298,7 @@ TEST_P(HuggingFace, LossLogitsAndGradientsAreThoseOfTransformers) {
 TEST(PeftAdapters, LossAndLogitsAreThoseOfPeft) {
   // Ranks and alpha here: where layers of one weight have two A, twice PEFT's.
   const std::tuple<const char*, std::int64_t, double> cases[] = {
-      {"gpt2", 2, 3}, {"llama3", 4, 8 * std::sqrt(2.0)}, {"llama2", 6, 12}};
+      {"gpt2", 2, 3}, {"llama3", 4, 8 * std::sqrt(2.0)}, {"llama2", 6, 12}, {"deepseek_v2_low_rank", 2, 4}};
   for (const auto& [name, rank, alpha] : cases) {
     SCOPED_TRACE(name);
     HuggingFaceRun run(TRIREME_FIXTURES "/huggingface/" + std::string(name),

@@ -107,12 +107,13 @@ inline SyntheticRun synthetic_run(const std::string& name) {
   return result;
 }
 
-/// Adapters of a GPT-2 or a Llama.
+/// Adapters of a GPT-2, a Llama or a DeepSeek.
 inline SyntheticRun adapter_run(const std::string& name) {
   const nlohmann::json run = runs_of("adapters/runs.json")[name];
   const nlohmann::json& shape = run["config"];
   SyntheticRun result = run_from(run);
   set_form(shape, result.config.model);
+  if (shape.contains("options")) model::set_fields(result.config.model, shape["options"].get<std::string>());
   model::set_fields(result.config.model,
                     fmt::format("lora-rank {} lora-alpha {} lora-targets {}{}", shape["rank"].get<int>(),
                                 shape["alpha"].get<double>(), shape["targets"].get<std::string>(),

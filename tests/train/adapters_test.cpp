@@ -10,19 +10,21 @@
 namespace trireme::test {
 namespace {
 
-std::vector<Layout> adapter_layouts(int ranks) {
+std::vector<Layout> adapter_layouts(int ranks, bool experts) {
   if (ranks == 1) return {Layout()};
+  if (ranks == 2 && experts) return {"tp 2 sp", "pp 2", "zero1 ep 2"};
   if (ranks == 2) return {"tp 2 sp", "pp 2", "cp 2", "zero1"};
+  if (experts) return {"tp 2 pp 2", "tp 2 ep 4 etp 1 sp"};
   return {"tp 2 pp 2", "tp 2 sp cp 2"};
 }
 
 TEST(Adapters, EveryGridReproducesPeftInFp64) {
   Communicator& ranks = world();
-  for (const char* name : {"gpt2", "gpt2_attention", "llama"}) {
+  for (const char* name : {"gpt2", "gpt2_attention", "llama", "deepseek"}) {
     SyntheticRun run = adapter_run(name);
     EXPECT_EQ(model::parameter_count(run.config.model), run.parameters) << name;
     if (ranks.size() > 1) run.shorten(6);
-    for (const Layout& layout : adapter_layouts(ranks.size())) {
+    for (const Layout& layout : adapter_layouts(ranks.size(), run.config.model.experts.any())) {
       SCOPED_TRACE(testing::Message() << name << ": " << layout);
       expect_close(training_curve(ranks, run.config, layout), run.curve, {1e-9, 1e-9});
     }

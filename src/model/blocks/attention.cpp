@@ -28,10 +28,10 @@ parallel::ColumnParallelLinear make_qkv(const parallel::TensorContext& context,
   const bool grouped = config.kv_heads() != config.heads;
   const std::string first = prefix + (grouped ? ".q" : ".qkv");
   parallel::ColumnParallelLinear qkv(context, parameters.at(first + ".weight"), parameters.find(first + ".bias"));
-  adapt(qkv, context, parameters, first, config);
+  adapt(qkv, parameters, first, config);
   if (!grouped) return qkv;
   qkv.add(parameters.at(prefix + ".kv.weight"), parameters.find(prefix + ".kv.bias"));
-  adapt(qkv, context, parameters, prefix + ".kv", config);
+  adapt(qkv, parameters, prefix + ".kv", config);
   return qkv;
 }
 
@@ -66,7 +66,7 @@ SelfAttention::SelfAttention(const parallel::TensorContext& context, const paral
       alibi_shift_(config.scaled_alibi ? std::log2(static_cast<double>(config.head_dim())) / 2 : 0),
       layer_(layer),
       first_head_(first_head) {
-  adapt(projection_, context, parameters, prefix + ".proj", config);
+  adapt(projection_, parameters, prefix + ".proj", config);
   if (config.latent.used) {
     latent_.emplace(context, parameters, prefix, config, rotary_);
     return;

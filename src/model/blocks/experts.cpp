@@ -5,15 +5,6 @@
 namespace trireme::model {
 namespace {
 
-/// GradientSum::next of each expert with rows; the others leave their gradients unchanged.
-std::vector<ProductSum> next_sums(std::span<const parallel::GradientSum> sums, std::span<const std::int64_t> rows) {
-  std::vector<ProductSum> next(sums.size(), ProductSum::add);
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    if (rows[i] > 0) next[i] = sums[i].next();
-  }
-  return next;
-}
-
 std::string expert_prefix(const std::string& prefix, std::int64_t expert) {
   return prefix + ".experts." + std::to_string(expert);
 }
@@ -37,7 +28,9 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
       config_(config.experts),
       activation_{config.gated, config.gated ? config.gate : config.activation},
       router_(context, parameters, prefix, config, layer),
-      layer_(layer) {
+      layer_(layer),
+      expansion_adapter_(context),
+      projection_adapter_(context) {
   using enum parallel::TokenDispatch;
   dispatcher_ = parallel::TokenDispatcher::make(context.exchange_tokens ? all_to_all : all_gather, context.backend,
                                                 context.expert_group, context.workspace, config_.count,
@@ -49,6 +42,9 @@ Experts::Experts(const parallel::TensorContext& context, const parallel::Paramet
     const Shape expansion = {fc.storage.numel() / config.hidden, config.hidden};
     expansions_.push_back(fc.value.reshape(expansion));
     projections_.push_back(proj.value);
+    adapt(expansion_adapter_, parameters, name + ".fc", config);
+    adapt(projection_adapter_, parameters, name + ".proj", config);
+    if (fc.frozen) continue;
     expansion_gradients_.push_back(fc.gradient.reshape(expansion));
     projection_gradients_.push_back(proj.gradient);
     expansion_sums_.push_back(fc.sum);
@@ -113,6 +109,7 @@ void Experts::expand(const LayerShape& shape, ConstTensorView rows, Saved& saved
   const TensorView permuted =
       dispatch(saved, rows, [&] { shared_->forward(shape, saved.input, *saved.shared, of_shared); });
   context_.backend.gemm().grouped_linear(context_.stream(), saved.route.rows, permuted, expansions_, saved.expanded);
+  if (expansion_adapter_.any()) expansion_adapter_.forward(permuted, saved.expanded, saved.route.rows);
 }
 
 void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
@@ -135,6 +132,7 @@ void Experts::forward(const LayerShape& shape, ConstTensorView x, const DropoutP
   context_.backend.experts().scale_rows(stream, activated, saved.route.weights, saved.route.slots, activated);
   const TensorView results = context_.workspace.allocate(shape.dtype, {activated.shape()[0], shape.h});
   context_.backend.gemm().grouped_linear(stream, saved.route.rows, activated, projections_, results);
+  if (projection_adapter_.any()) projection_adapter_.forward(activated, results, saved.route.rows);
   sum_tokens(saved, results, shape.as_rows(y));
   if (of_shared) context_.backend.elementwise().add(stream, of_shared, y);
 }
@@ -157,21 +155,36 @@ void Experts::backward(const LayerShape& shape, Saved& saved, const Gradients& g
       shared_->backward_input(shape, *saved.shared, *gradients.shared, of_shared, parallel::WeightGradient::now);
     });
     const TensorView activated = activation_.forward(context_.backend, stream, saved.expanded, context_.workspace);
-    const TensorView scaled = activation_.allocate(context_.workspace, saved.expanded);
-    kernels.scale_rows(stream, activated, saved.route.weights, saved.route.slots, scaled);
     gemm.grouped_backward_input(stream, saved.route.rows, doutput, projections_, dscaled);
-    gemm.grouped_backward_weight(stream, saved.route.rows, doutput, scaled, projection_gradients_,
-                                 next_sums(projection_sums_, saved.route.rows));
+    if (projection_adapter_.any()) projection_adapter_.backward_input(doutput, dscaled, saved.route.rows);
+    const bool trains = !projection_gradients_.empty();
+    if (trains || projection_adapter_.any()) {
+      const TensorView scaled = activation_.allocate(context_.workspace, saved.expanded);
+      kernels.scale_rows(stream, activated, saved.route.weights, saved.route.slots, scaled);
+      if (projection_adapter_.any()) projection_adapter_.backward_weight(doutput, scaled, saved.route.rows);
+      if (trains) {
+        gemm.grouped_backward_weight(stream, saved.route.rows, doutput, scaled, projection_gradients_,
+                                     next_sums(projection_sums_, saved.route.rows));
+      }
+    }
     kernels.scale_rows_backward(stream, dscaled, activated, saved.route.weights, saved.route.slots, dscaled, dweights);
   }
   const TensorView dexpanded = activation_.gated ? saved.expanded : dscaled;
   activation_.backward(context_.backend, stream, dscaled, saved.expanded, dexpanded);
   const ConstTensorView rows = tokens_of(shape.as_rows(saved.input));
-  const TensorView permuted = dispatcher_->dispatch(saved.route, rows);
-  const TensorView dpermuted = context_.workspace.allocate(permuted.dtype(), permuted.shape());
+  const TensorView dpermuted = context_.workspace.allocate(shape.dtype, {dexpanded.shape()[0], shape.h});
   gemm.grouped_backward_input(stream, saved.route.rows, dexpanded, expansions_, dpermuted);
-  gemm.grouped_backward_weight(stream, saved.route.rows, dexpanded, permuted, expansion_gradients_,
-                               next_sums(expansion_sums_, saved.route.rows));
+  if (expansion_adapter_.any()) expansion_adapter_.backward_input(dexpanded, dpermuted, saved.route.rows);
+  const bool trains = !expansion_gradients_.empty();
+  if (trains || expansion_adapter_.any()) {
+    const ArenaScope inner(context_.workspace);
+    const TensorView permuted = dispatcher_->dispatch(saved.route, rows);
+    if (expansion_adapter_.any()) expansion_adapter_.backward_weight(dexpanded, permuted, saved.route.rows);
+    if (trains) {
+      gemm.grouped_backward_weight(stream, saved.route.rows, dexpanded, permuted, expansion_gradients_,
+                                   next_sums(expansion_sums_, saved.route.rows));
+    }
+  }
   const TensorView drouter =
       router_.backward(shape, saved.router, rows, dispatcher_->weight_gradients(saved.route, dweights), mean_gradient);
   sum_tokens(saved, dpermuted, shape.as_rows(dx), drouter);

@@ -64,8 +64,8 @@ class Experts {
   /// the device, unless experts are padded.
   void forward(const LayerShape& shape, ConstTensorView x, const DropoutPlan& dropout, Saved& saved,
                TensorView y) const;
-  /// Computes dx from gradients.output, overwritten, and accumulates the gradients of all weights. The gradient of the
-  /// mean loss of a micro-batch is `mean_gradient`.
+  /// Computes dx from gradients.output, overwritten, and accumulates the gradients of weights that are not frozen. The
+  /// gradient of the mean loss of a micro-batch is `mean_gradient`.
   void backward(const LayerShape& shape, Saved& saved, const Gradients& gradients, TensorView dx,
                 double mean_gradient) const;
 
@@ -93,8 +93,9 @@ class Experts {
   Router router_;
   int layer_;
   std::vector<TensorView> expansions_, projections_;  // by expert [f_local or 2 f_local, h], [h, f_local]
-  std::vector<TensorView> expansion_gradients_, projection_gradients_;
+  std::vector<TensorView> expansion_gradients_, projection_gradients_;  // empty if frozen
   std::vector<parallel::GradientSum> expansion_sums_, projection_sums_;
+  parallel::LowRankTerm expansion_adapter_, projection_adapter_;
   std::unique_ptr<parallel::TokenDispatcher> dispatcher_;
   std::optional<FeedForward> shared_;
 };

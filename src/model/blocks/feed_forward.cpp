@@ -24,8 +24,8 @@ FeedForward::FeedForward(const parallel::TensorContext& context, const parallel:
       expansion_(context, parameters.at(prefix + ".fc.weight"), parameters.find(prefix + ".fc.bias")),
       projection_(context, parameters.at(prefix + ".proj.weight")),
       activation_{config.gated, config.gated ? config.gate : config.activation} {
-  adapt(expansion_, context, parameters, prefix + ".fc", config);
-  adapt(projection_, context, parameters, prefix + ".proj", config);
+  adapt(expansion_, parameters, prefix + ".fc", config);
+  adapt(projection_, parameters, prefix + ".proj", config);
 }
 
 FeedForward::Saved FeedForward::make_saved(const LayerShape& shape, bool selective, Arena& arena) const {

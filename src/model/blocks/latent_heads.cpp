@@ -8,6 +8,7 @@ using parallel::WeightGradient;
 
 void ReplicatedLinear::forward(ConstTensorView x, TensorView y) const {
   context_.backend.gemm().linear(context_.stream(), x, weight_, {}, Activation::none, {}, y);
+  if (adapter_) adapter_->forward(x, y);
 }
 
 void ReplicatedLinear::backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, bool adds,
@@ -15,17 +16,20 @@ void ReplicatedLinear::backward_input(ConstTensorView dy, ConstTensorView x, Ten
   const ArenaScope scope(context_.workspace);
   const TensorView product = adds ? context_.workspace.allocate(dx.dtype(), dx.shape()) : dx;
   context_.backend.gemm().linear_backward_input(context_.stream(), dy, weight_, Activation::none, {}, product);
+  if (adapter_) adapter_->backward_input(dy, product);
   if (adds) context_.backend.elementwise().add(context_.stream(), product, dx);
   if (weights == WeightGradient::now) backward_weight(dy, x);
 }
 
 void ReplicatedLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
+  if (adapter_) adapter_->backward_weight(dy, x);
+  if (!weight_gradient_) return;
   context_.backend.gemm().linear_backward_weight(context_.stream(), dy, x, weight_gradient_, {});
 }
 
 void LowRankLinear::declare(ParameterList& list, const ModelConfig& config, const std::string& prefix,
                             std::int64_t rank, std::int64_t further, std::int64_t channels) {
-  list.replicated(prefix + "_down.weight", ParameterList::Role::matrix, {rank + further, config.hidden});
+  list.replicated_linear(prefix + "_down", rank + further, config.hidden);
   if (config.qk_norm) Norm::declare(list, config, prefix + "_ln", rank);
   list.column_parallel(prefix + "_up", false, {config.heads, channels, rank}, 0);
 }
@@ -35,6 +39,8 @@ LowRankLinear::LowRankLinear(const parallel::TensorContext& context, const paral
     : rank_(rank),
       down_(context, parameters.at(prefix + "_down.weight"), 0, rank),
       up_(context, parameters.at(prefix + "_up.weight"), nullptr) {
+  adapt(down_, parameters, prefix + "_down", config);
+  adapt(up_, parameters, prefix + "_up", config);
   if (config.qk_norm) norm_.emplace(context, parameters, prefix + "_ln", config);
 }
 
@@ -85,10 +91,12 @@ LatentHeads::LatentHeads(const parallel::TensorContext& context, const parallel:
       plain_(config.latent.head_dim),
       keys_(context, parameters, prefix + ".kv", config, config.latent.kv_rank),
       shared_(context, parameters.at(prefix + ".kv_down.weight"), config.latent.kv_rank, rotary.channels) {
+  adapt(shared_, parameters, prefix + ".kv_down", config);
   if (config.latent.query_rank > 0) {
     low_rank_queries_.emplace(context, parameters, prefix + ".q", config, config.latent.query_rank);
   } else {
     queries_.emplace(context, parameters.at(prefix + ".q.weight"), nullptr);
+    adapt(*queries_, parameters, prefix + ".q", config);
   }
 }
 

@@ -15,21 +15,29 @@ class ReplicatedLinear {
   ReplicatedLinear(const parallel::TensorContext& context, const parallel::Parameter& weight, std::int64_t first,
                    std::int64_t rows)
       : context_(context),
+        first_(first),
         weight_(weight.value.rows(first, rows)),
-        weight_gradient_(weight.gradient.rows(first, rows)) {}
+        weight_gradient_(weight.gradient ? weight.gradient.rows(first, rows) : TensorView()) {}
+  /// Adds an adapter (LowRankTerm) of the weight.
+  void adapt(const parallel::Parameter& a, const parallel::Parameter& b, double scale) {
+    adapter_.emplace(context_).adapt_outputs(a, b, scale, first_, weight_.shape()[0]);
+  }
 
   /// Overwrites y.
   void forward(ConstTensorView x, TensorView y) const;
-  /// dx = dy W, overwritten or with `adds` added to dx. Accumulates the weight's gradient if `weights` is now.
+  /// dx = dy W, overwritten or with `adds` added to dx. Accumulates the gradients of weight and adapter if `weights` is
+  /// now.
   void backward_input(ConstTensorView dy, ConstTensorView x, TensorView dx, bool adds,
                       parallel::WeightGradient weights) const;
-  /// Accumulates the weight's gradient.
+  /// Accumulates the gradients of weight and adapter.
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 
  private:
   parallel::TensorContext context_;
+  std::int64_t first_;
   TensorView weight_;
-  TensorView weight_gradient_;
+  TensorView weight_gradient_;  // empty if frozen
+  std::optional<parallel::LowRankTerm> adapter_;
 };
 
 /// Product of low rank, y = norm(x W_down^T) W_up^T. W_down is replicated, W_up column-parallel. The norm is that of

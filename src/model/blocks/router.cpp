@@ -248,8 +248,10 @@ TensorView Router::backward(const LayerShape& shape, const Saved& saved, ConstTe
   }
   context_.backend.experts().route_backward(stream, problem(shape), logits, context_.own_tokens(saved.chosen), dweights,
                                             balance, dlogits);
-  gemm.linear_backward_weight(stream, dlogits, in_type_of(dlogits, with_noise(shape, saved.noise, rows)), gradient_,
-                              {});
+  if (gradient_) {
+    gemm.linear_backward_weight(stream, dlogits, in_type_of(dlogits, with_noise(shape, saved.noise, rows)), gradient_,
+                                {});
+  }
   const TensorView product =
       dlogits.dtype() == drouter.dtype() ? drouter : context_.workspace.allocate(dlogits.dtype(), drouter.shape());
   gemm.linear_backward_input(stream, dlogits, in_type_of(dlogits, weight_), Activation::none, {}, product);

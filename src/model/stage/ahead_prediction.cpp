@@ -150,9 +150,11 @@ ConstTensorView AheadPrediction::backward(const LayerStack::Pass& pass, const Mi
         layers_.backward(pass_of(pass, i, streams), dy, {}, WeightGradient::now, kept.layers);
     const TensorView djoined = workspace.allocate(shape.dtype, kept.joined.shape());
     depth.projection.backward_input(shape.as_rows(dinput), kept.joined, djoined, false, WeightGradient::now);
-    take_half(shape, djoined, 0, dx);
-    depth.embedding_norm.backward(dx, kept.embedded, kept.of_embedded, {}, dx);
-    depth.embedding.backward(shape, ahead, pass.dropout, kept.embedding, dx);
+    if (depth.embedding.trains()) {
+      take_half(shape, djoined, 0, dx);
+      depth.embedding_norm.backward(dx, kept.embedded, kept.of_embedded, {}, dx);
+      depth.embedding.backward(shape, ahead, pass.dropout, kept.embedding, dx);
+    }
     take_half(shape, djoined, 1, dx);
     depth.hidden_norm.backward(dx, kept.hidden, kept.of_hidden, {}, dx);
   }

@@ -71,23 +71,16 @@ void add_heads(ParameterList& list, const ModelConfig& config, const VocabularyP
   if (config.predicts_ahead()) AheadPrediction::declare(list, config);
 }
 
-/// Elements of the parameters that compute a token: of a layer's experts, as many as a token uses.
-std::int64_t active_numel(const std::vector<Parameter>& list, const ExpertConfig& experts, bool matrices_only) {
+/// Elements of the parameters with `counts` that compute a token: of a layer's experts, as many as a token uses.
+template <class Predicate>
+std::int64_t active_numel(const std::vector<Parameter>& list, const ExpertConfig& experts, const Predicate& counts) {
   std::int64_t of_all = 0, of_experts = 0;
   for (const Parameter& parameter : list) {
-    if (matrices_only && !parallel::is_hidden_matrix(parameter)) continue;
+    if (!counts(parameter)) continue;
     const bool is_expert = parameter.name.find(".mlp.experts.") != std::string::npos;
     (is_expert ? of_experts : of_all) += parameter.shape.numel();
   }
   return of_all + (experts.any() ? of_experts / experts.count * experts.per_token : 0);
-}
-
-double adapter_numel(const std::vector<Parameter>& list) {
-  double sum = 0;
-  for (const Parameter& parameter : list) {
-    if (parallel::is_adapter(parameter.role)) sum += static_cast<double>(parameter.shape.numel());
-  }
-  return sum;
 }
 
 }  // namespace
@@ -125,12 +118,13 @@ std::int64_t parameter_count(const ModelConfig& config) {
 
 std::int64_t trained_parameter_count(const ModelConfig& config) {
   std::int64_t sum = 0;
-  for (const Parameter& parameter : all_parameters(config)) sum += parameter.frozen ? 0 : parameter.shape.numel();
+  for (const Parameter& parameter : all_parameters(config))
+    sum += parameter.frozen || !parameter.has_gradient ? 0 : parameter.shape.numel();
   return sum;
 }
 
 std::int64_t active_parameter_count(const ModelConfig& config) {
-  return active_numel(all_parameters(config), config.experts, false);
+  return active_numel(all_parameters(config), config.experts, [](const Parameter&) { return true; });
 }
 
 double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s, std::int64_t predictions) {
@@ -141,9 +135,11 @@ double model_flops(const ModelConfig& config, std::int64_t batch, std::int64_t s
     ParameterList list(shard, config.adapters);
     TransformerLayer::declare(list, config, layer);
     const std::vector<Parameter> parameters = list.take();
-    const auto elements = static_cast<double>(active_numel(parameters, config.experts, true));
     // Frozen matrices lack one of three products.
-    matrices += config.adapters.any() ? elements * 2 / 3 + adapter_numel(parameters) : elements;
+    matrices += static_cast<double>(active_numel(parameters, config.experts, parallel::is_hidden_matrix)) *
+                (config.adapters.any() ? 2.0 / 3 : 1);
+    matrices += static_cast<double>(active_numel(
+        parameters, config.experts, [](const Parameter& parameter) { return parallel::is_adapter(parameter.role); }));
     const std::int64_t left = config.window.of(config.kind_of(layer));
     keys += static_cast<double>(left < 0 ? s : std::min(s, left + 1));
   }

@@ -31,8 +31,10 @@ class ColumnParallelLinear {
   ColumnParallelLinear(const TensorContext& context, const Parameter& weight, const Parameter* bias);
   /// Adds a weight of the same input.
   void add(const Parameter& weight, const Parameter* bias);
-  /// Adds an adapter of the weight that was added last.
-  void adapt(const LowRankTerm& adapter) { projections_.back().adapter.emplace(adapter); }
+  /// Adds an adapter (LowRankTerm) of the weight that was added last.
+  void adapt(const Parameter& a, const Parameter& b, double scale) {
+    projections_.back().adapter.emplace(context_).adapt(a, b, scale);
+  }
 
   /// Overwrites y and, with an activation, pre_activation, both [n, out / t].
   void forward(ConstTensorView x, Activation activation, TensorView pre_activation, TensorView y) const;
@@ -102,8 +104,8 @@ class RowParallelLinear {
  public:
   /// Defers the weight's gradient (GradientSums).
   RowParallelLinear(const TensorContext& context, const Parameter& weight);
-  /// Adds an adapter of the weight.
-  void adapt(const LowRankTerm& adapter) { adapter_.emplace(adapter); }
+  /// Adds an adapter (LowRankTerm) of the weight.
+  void adapt(const Parameter& a, const Parameter& b, double scale) { adapter_.emplace(context_).adapt(a, b, scale); }
   /// Returns whether backward_weight accumulates a gradient.
   bool trains() const { return weight_gradient_ || adapter_; }
   /// Overwrites y.

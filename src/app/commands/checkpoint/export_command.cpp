@@ -97,6 +97,12 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
   result.map = exchange::tensor_map(*model.model_class, model.config, map);
   if (options.adapter) {
     result.map = exchange::peft_map(result.map, adapters, result.peft);
+    if (!result.peft.beside_experts.empty()) {
+      log::warn(
+          "--lora-adapter: peft 0.21 on transformers 5 takes the names of layers beside experts, such as {}, for those "
+          "of the experts, and leaves out their adapters: without --lora-adapter all are merged",
+          result.peft.beside_experts);
+    }
   } else {
     exchange::merge_adapters(result.map, adapters);
   }
