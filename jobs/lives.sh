@@ -12,7 +12,7 @@
 # FOLDER/lives has two lines an attempt: the time, the job and the step where it began; the same where it ended, and what the
 # ranks returned. Ends the script.
 # Environment: TRIREME_SPARE_NODES (0), nodes of the job that stay idle until another one fails; TRIREME_MIN_NODES (half of the others),
-# the fewest to train on
+# the fewest to train on; TRIREME_LAUNCHER_WAIT (60), seconds after which an mpirun without a process is ended
 run_life() {
   check_folder "$1"
   local folder=$1 job=${SLURM_JOB_ID:-$$} status=4 restarts=0 ending=0 signalled=0
@@ -40,6 +40,7 @@ run_life() {
     "${command_line[@]}" </dev/null &
     ranks=$! status=0
     set +m
+    [[ ${LAUNCH[0]:-} != *mpi* ]] || end_idle "$ranks" &
     [ "$ending" = 0 ] || kill -USR1 "$ranks"  # the signal came before there were ranks
     wait "$ranks" || status=$?
     while [ "$signalled" = 1 ]; do  # the signal, not the end of the ranks, ended that wait
@@ -79,6 +80,16 @@ interrupt() {
   [ "$ending" = 0 ] || signal=TERM
   ending=1 signalled=1
   kill -$signal "$ranks" 2>/dev/null
+}
+# Ends an mpirun none of whose processes has lived for a minute: after a kill PMIx 4.2 can leave it waiting for a lock of its own.
+end_idle() {
+  local idle=-1 # seconds; -1: it has started nothing yet
+  while sleep 1 && kill -0 "$1" 2>/dev/null; do
+    if ps -o stat= --ppid "$1" | grep -qv '^Z'; then idle=0; else idle=$((idle < 0 ? -1 : idle + 1)); fi
+    [ $idle -lt "${TRIREME_LAUNCHER_WAIT:-60}" ] && continue
+    echo "mpirun has had no process for $idle s, and is ended." >&2
+    kill -9 "$1"
+  done
 }
 note_begin() { echo "$(date -Is) job $job step $(step_reached "$folder")" >>"$folder/lives"; }
 note_end() {

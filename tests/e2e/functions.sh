@@ -6,6 +6,7 @@ trireme=$(realpath "$1") && [ -x "$trireme" ] || {
   exit 2
 }
 mpiexec=$2
+source "$(dirname "${BASH_SOURCE[0]}")/../../jobs/lives.sh" # end_idle
 export LC_ALL=C
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0 # with libraries that are loaded first
 export TRIREME_LOCK_WAIT=0 # a job that is to be refused is refused at once
@@ -96,6 +97,7 @@ kill_job() {
     # shellcheck disable=SC2086  # one word each
     kill -9 $ranks "$job"
   fi 2>/dev/null
+  end_idle "$job" &
   wait "$job" 2>/dev/null
   for rank in $ranks; do
     for _ in $(seq 100); do

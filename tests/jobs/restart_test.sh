@@ -148,4 +148,8 @@ expect "the early signal during a restart" 0 yes "all - - restart 0"
 printf '%s\n' 'commit 1; exit 137' 'commit 2; exit 75' >"$FOLDER/attempts"
 RANKS=3 started bash "$jobs/one_node.sbatch" model.ini "$FOLDER/m" --data-path x
 expect "a machine without SLURM" 75 no "-n 3 restart 0;-n 3 restart 1"
+printf '%s\n' 'commit 1; sleep 2 & exec sleep 1000' 'commit 2; exit 75' >"$FOLDER/attempts"
+TRIREME_LAUNCHER_WAIT=1 RANKS=3 started bash "$jobs/one_node.sbatch" model.ini "$FOLDER/n" --data-path x
+expect "an mpirun that outlives its processes" 75 no "-n 3 restart 0;-n 3 restart 1"
+grep -q "mpirun has had no process" "$FOLDER/output" || fail "the log should say that mpirun was ended"
 exit $failed
