@@ -89,6 +89,9 @@ class Products {
   /// Returns whether the library has products in FP8 with scales of blocks.
   static bool has_block_scales();
 
+  /// Work space of products on a stream, allocated by the first call: while nothing is recorded.
+  std::byte* workspace(const CudaStream& stream);
+
  private:
   using Library = UniqueHandle<ObjectTraits<cublasLtHandle_t, cublasLtDestroy>>;
   using Description = UniqueHandle<ObjectTraits<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>>;
@@ -105,7 +108,6 @@ class Products {
   Plan& plan(const ProductShape& shape, const ProductOperands& operands);
   Plan make_plan(const ProductShape& shape) const;
   Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int32_t batch) const;
-  std::byte* workspace(const CudaStream& stream);
 
   std::shared_ptr<Device> device_;
   std::shared_ptr<DeviceMemory> memory_;

@@ -290,6 +290,12 @@ class CublasLtGemm final : public GemmKernels {
   /// Runs the tasks on several streams between two points of `caller`. Products that must be measured run before, on
   /// `caller`, with no other beside them.
   void run_beside(CudaStream& caller, std::vector<Task>& all) {
+    // As many as all may need: where none is measured, this may be recorded, and a graph allocates no memory.
+    const std::size_t streams = std::min(all.size(), group_streams);
+    while (streams > 1 && streams_.size() < streams) {
+      streams_.push_back(std::make_unique<CudaStream>(device_));
+      products_.workspace(*streams_.back());
+    }
     std::vector<Task> tasks;
     for (Task& task : all) {
       if (is_measured_first(caller, task))
@@ -302,7 +308,6 @@ class CublasLtGemm final : public GemmKernels {
       for (Task& task : tasks) run(caller, task);
       return;
     }
-    while (streams_.size() < used) streams_.push_back(std::make_unique<CudaStream>(device_));
     const std::unique_ptr<Event> ready = caller.record();
     for (std::size_t i = 0; i < used; ++i) streams_[i]->wait(*ready);
     for (std::size_t i = 0; i < tasks.size(); ++i) run(*streams_[i % used], tasks[i]);

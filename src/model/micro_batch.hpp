@@ -59,8 +59,10 @@ struct StageMode {
   double attention_dropout = 0;
   double router_jitter = 0;  ///< RouterJitter::eps
   std::uint64_t seed = 0;
-  double loss_gradient = 1;         ///< gradient of the weighted token loss sum: loss scale / counted tokens
-  double mean_gradient = 1;         ///< gradient of the mean losses of a micro-batch: loss scale / micro-batches
+  double loss_gradient = 1;  ///< gradient of the weighted token loss sum: loss scale / counted tokens
+  /// Gradient of the mean losses of a micro-batch, which routers alone have: loss scale / micro-batches. 1 without
+  /// them: graphs are recorded again when it changes.
+  double mean_gradient = 1;
   double sample_loss_gradient = 1;  ///< gradient of the weighted sample loss sum: loss scale / counted samples
   /// Gradient of the sum of each depth ahead: loss scale x loss factor / depths / counted tokens.
   double ahead_loss_gradient = 1;

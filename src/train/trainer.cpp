@@ -30,6 +30,7 @@ Trainer::Trainer(ParallelModel& model, const TrainOptions& options)
   if (guards.check_for_nan || guards.spiky_loss_factor > 0) guard_.emplace(model, guards);
   if (model.execution().parallel.data_parallel.updates_beside_forward() && optimizer_->runs_beside()) {
     update_stream_ = model.backend().make_background_stream();
+    model.data_parallel().expect_updates(*update_stream_);
   }
 }
 

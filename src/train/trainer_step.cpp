@@ -153,7 +153,7 @@ void Trainer::compute_gradients(const Begun& begun, const std::function<void()>&
     const model::MultiTokenPrediction& ahead = model_.config().ahead;
     mode.ahead_loss_gradient = mode.loss_gradient * ahead.loss_factor / ahead.depths;
   }
-  mode.mean_gradient = loss_scale / static_cast<double>(parts.micro_batches);
+  if (model_.config().experts.any()) mode.mean_gradient = loss_scale / static_cast<double>(parts.micro_batches);
   if (guard_) guard_->begin();
   model_.run(begun.micro_batches, mode, /*as_graphs=*/(!guard_ || !guard_->searches()) && model_.knows_fp8_scales(),
              before_backward);

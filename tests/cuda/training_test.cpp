@@ -89,7 +89,10 @@ TEST_F(GpuTraining, UpdatesBesideTheNextForwardComputeTheSameBits) {
   config.clip_grad = 0.1;
   for (const bool scales : {false, true}) {
     config.dtype = scales ? DType::fp16 : DType::bf16;
-    if (scales) config.loss_scale = {.dynamic = true, .initial_scale = 0x1p25, .hysteresis = 1};
+    if (scales) {
+      config.loss_scale = {.dynamic = true, .initial_scale = 0x1p25, .hysteresis = 1};
+      config.steps = 5;
+    }
     for (const char* words : {"bucket 3000", "bucket 3000 rounded", "bucket 3000 overlap", "bucket 3000 graphs"}) {
       const Layout layout(words);
       SCOPED_TRACE(testing::Message() << name_of(config.dtype) << ", " << layout);
@@ -101,6 +104,44 @@ TEST_F(GpuTraining, UpdatesBesideTheNextForwardComputeTheSameBits) {
       slow_new_streams(false);
     }
   }
+}
+
+// Not for what is recorded before the GPU reaches the graph: that comes after the graph here, as the next update does.
+TEST_F(GpuTraining, GraphsWaitForAnEventAsItIsAtTheirLaunch) {
+  const std::unique_ptr<Backend> backend = gpu_device().make();
+  Stream& compute = backend->compute_stream();
+  const std::unique_ptr<Stream> other = backend->make_background_stream();
+  const Tensor data(*backend, DType::fp32, {std::int64_t{1} << 22});
+  const std::unique_ptr<Event> event = other->record();
+  const std::unique_ptr<Graph> graph = dynamic_cast<GraphRecorder&>(*backend).record([&] {
+    compute.wait_at_launch(*event);
+    backend->elementwise().fill(compute, 1, data);
+  });
+  for (int i = 0; i < 60; ++i) backend->elementwise().fill(compute, i, data);
+  graph->launch(compute);
+  other->wait(*compute.record());
+  other->record_again(*event);
+  other->synchronize();
+}
+
+// The host then decides about updates, and graphs are recorded before the first one.
+TEST_F(GpuTraining, GraphsOfForwardsBeforeTheFirstUpdateWaitForLaterOnes) {
+  TrainingRunConfig config = small_run();
+  config.dtype = DType::fp16;
+  config.loss_scale = {.dynamic = true, .initial_scale = 0x1p25, .hysteresis = 1};
+  config.steps = 8;
+  const auto losses = [&](const Layout& layout, const DeviceChoice& device) {
+    TrainingRun run(world_, config, layout, {}, device);
+    run.trainer.observe({.num_zeros = true});
+    std::vector<double> result;
+    for (int i = 0; i < config.steps; ++i) result.push_back(run.step().loss());
+    return result;
+  };
+  const BackendOptions options{.deterministic = true};
+  const std::vector<double> expected = losses("bucket 3000 prompt-update", gpu_device(DeviceTransport::nccl, options));
+  EXPECT_NE(expected.front(), expected.back());
+  EXPECT_EQ(losses("bucket 3000 graphs", slow_communication(DeviceTransport::nccl, options)), expected);
+  slow_new_streams(false);
 }
 
 // Five layers share three slots. Copies run in random order, or only if nothing else can.
@@ -170,13 +211,17 @@ TEST_F(GpuTraining, MemoryOfProductsInFp8IsAsPredicted) {
   }
 }
 
-// Capacities drop tokens and leave rows without any.
-TEST_F(GpuTraining, GraphsOfPaddedExpertsComputeTheSameBits) {
+TrainingRunConfig run_with_experts() {
   TrainingRunConfig config = small_run();
   config.model.linear_bias = false;
   config.model.gated = true;
   config.model.experts = {.count = 4, .shared_hidden = 16, .balance = {{.coefficient = 0.1}}, .capacity_factor = 1.1};
-  config.steps = 2;
+  return config;
+}
+
+// Capacities drop tokens and leave rows without any.
+TEST_F(GpuTraining, GraphsOfPaddedExpertsComputeTheSameBits) {
+  const TrainingRunConfig config = run_with_experts();
   expect_the_cpus_curve(config, "pad");
   for (const char* layout : {"pad", "pad experts"}) expect_the_same_from_graphs(world_, config, layout);
 }
@@ -329,6 +374,22 @@ TEST_F(GpuTraining, GraphsReadTheLossScaleThatChanges) {
   config.loss_scale.growth_window = 1;
   config.steps = 3;
   expect_the_same_from_graphs(world_, config, {});
+  // The balance loss has a gradient of its own. With a window of 3 the graphs of one scale are replayed, too.
+  config.model = run_with_experts().model;
+  config.loss_scale.growth_window = 3;
+  config.steps = 8;
+  expect_the_same_from_graphs(world_, config, "pad");
+}
+
+// Then the second update needs more streams than the first, which measured one after another.
+TEST_F(GpuTraining, GraphsFollowAnUpdateThatMeasuredEveryProduct) {
+  TrainingRunConfig config = small_run();
+  config.model.layers = 1;
+  config.batch = 1;
+  config.dtype = DType::bf16;
+  config.steps = 3;
+  TrainingRun run(world_, config, "graphs", {}, gpu_device());
+  for (std::int64_t i = 0; i < config.steps; ++i) EXPECT_NO_THROW(run.step());
 }
 
 TEST_F(GpuTraining, GraphsAreRefusedIfUnsupported) {

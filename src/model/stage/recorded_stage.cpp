@@ -61,7 +61,8 @@ void RecordedStage::begin(std::vector<MicroBatch> micro_batches, const StageMode
   if (!mode.backward) return stage_.begin(micro_batches_, mode);
   if (mode.hidden_dropout != recorded_mode_.hidden_dropout ||
       mode.attention_dropout != recorded_mode_.attention_dropout ||
-      mode.router_jitter != recorded_mode_.router_jitter || mode.seed != recorded_mode_.seed) {
+      mode.router_jitter != recorded_mode_.router_jitter || mode.seed != recorded_mode_.seed ||
+      mode.mean_gradient != recorded_mode_.mean_gradient) {
     recordings_.clear();
     rounds_.clear();
   }

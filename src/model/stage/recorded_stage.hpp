@@ -33,7 +33,7 @@ class RecordedStage final : public ModelStage {
   /// backend cannot record graphs.
   RecordedStage(Backend& backend, ModelStage& stage, parallel::GradientSums& sums, const Unrecorded& unrecorded);
 
-  /// Also discards the graphs if `mode` differs from theirs in more than the loss gradients.
+  /// Also discards the graphs if `mode` differs from theirs in more than the loss gradients of samples and tokens.
   void begin(std::vector<MicroBatch> micro_batches, const StageMode& mode) override;
   ActivationStore& activations() override { return stage_.activations(); }
 

@@ -87,16 +87,15 @@ void DataParallel::finish_reduction() {
 
 void DataParallel::start_gather(std::size_t bucket, Stream& stream) {
   BucketState& state = buckets_[bucket];
-  if (&stream != &backend_.compute_stream()) {
-    if (state.update) {
-      stream.record_again(*state.update);
-    } else {
-      state.update = stream.record();
-    }
-  }
+  if (&stream != &backend_.compute_stream()) stream.record_again(*state.update);
   if (bounds_of(bucket).shards == 1) return;
   state.gather =
       group_of(bounds_of(bucket)).all_gather(stream, buffer_.shard_values(bucket), buffer_.bucket_values(bucket));
+}
+
+void DataParallel::expect_updates(Stream& stream) {
+  // All now: a graph that is recorded before the first update waits for the later ones, too.
+  for (BucketState& state : buckets_) state.update = stream.record();
 }
 
 void DataParallel::finish_gather() {

@@ -28,9 +28,11 @@ class DataParallel final : public ParameterHooks {
   void clear_gradients();
   /// Completes the reduction: afterwards shard_gradients of the buffer are the sums over group and micro-batches.
   void finish_reduction();
-  /// Gathers all shards of a bucket on every rank, after the update of its shard here on `stream`. Buckets are gathered
-  /// in the order of these calls. If it is not the compute stream, the next forward waits for each bucket before its
-  /// use.
+  /// Announces updates on `stream`, which is not the compute stream. Before the first forward: each forward, and each
+  /// graph of one, waits for the latest update of a bucket before its use.
+  void expect_updates(Stream& stream);
+  /// Gathers all shards of a bucket on every rank, after the update of its shard here on `stream`: the compute stream,
+  /// or that of `expect_updates`. Buckets are gathered in the order of these calls.
   void start_gather(std::size_t bucket, Stream& stream);
   /// Waits for the gathers in flight. With `overlap_gather` the next forward waits for each bucket before its use
   /// instead.
