@@ -162,12 +162,7 @@ void CheckpointStore::commit(const std::string& staging, const Manifest& manifes
     throw IoError("{} is saved, but {} still names the step before: {}; {} bytes are free", path(name), latest_name,
                   error.what(), free_bytes(root_));
   }
-  if (trash.empty()) return;
-  try {
-    remove_folder(path(trash), manifest_name);
-  } catch (const IoError& error) {
-    log::warn("{} is saved, but what it replaces stays: {}", path(name), error.what());
-  }
+  if (!trash.empty()) discard(trash);
 }
 
 void CheckpointStore::abandon(const std::string& staging) noexcept {
@@ -216,8 +211,15 @@ std::string CheckpointStore::step_name(std::int64_t step) const { return name_of
 
 void CheckpointStore::remove(const std::string& name) {
   if (latest() == name) unlink(path(latest_name).c_str());
-  const std::string trash = move_to_trash(name);
-  remove_folder(path(trash), manifest_name);
+  discard(move_to_trash(name));
+}
+
+void CheckpointStore::discard(const std::string& name) {
+  try {
+    remove_folder(path(name), manifest_name);
+  } catch (const IoError& error) {
+    if (undeletable_.insert(name).second) log::warn("{}: it stays, delete it by hand", error.what());
+  }
 }
 
 /// Returns the step's name in LATEST; empty if it names no usable step.
@@ -248,9 +250,9 @@ void CheckpointStore::clean(const std::string& kept) {
     if (name.starts_with(trash_prefix)) {
       restore_or_delete(name);
     } else if (name.starts_with(staging_prefix) || name.starts_with(std::string(lock_name) + "-")) {
-      log::info("removing {}, left by a save that was cut short", path(name));
+      if (!undeletable_.contains(name)) log::info("removing {}, left by a save that was cut short", path(name));
       if (is_folder(path(name))) {
-        remove_folder(path(name), manifest_name);
+        discard(name);
       } else {
         unlink(path(name).c_str());
       }
@@ -271,14 +273,12 @@ void CheckpointStore::restore_or_delete(const std::string& trash_name) {
   const std::string name = name_of_step(std::max<std::int64_t>(0, number_in(trash_name, trash_prefix)));
   if (is_folder(path(name))) {
     // Kept while it may be more complete than the step of that name.
-    if (checkpoint::looks_complete(*this, name) || !checkpoint::looks_complete(*this, trash_name)) {
-      remove_folder(path(trash_name), manifest_name);
-    }
+    if (checkpoint::looks_complete(*this, name) || !checkpoint::looks_complete(*this, trash_name)) discard(trash_name);
   } else if (checkpoint::looks_complete(*this, trash_name)) {
     log::warn("{} was being replaced or deleted when a job was killed: its name is restored", path(name));
     rename_durably(path(trash_name), path(name));
   } else {
-    remove_folder(path(trash_name), manifest_name);
+    discard(trash_name);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "io/posix/folder_lock.hpp"
@@ -44,9 +45,12 @@ class CheckpointStore : public checkpoint::Store {
   bool may_be_complete(const std::string& name);
   void restore_or_delete(const std::string& trash_name);
   std::string move_to_trash(const std::string& name);
+  /// Deletes a folder that no step is in. What cannot be deleted stays, with one warning: no save depends on it.
+  void discard(const std::string& name);
   std::string latest() const;
   std::string root_;
   std::unique_ptr<FolderLock> lock_;
+  std::set<std::string> undeletable_;  // names
 };
 
 /// Checkpoint at a path: a folder of steps (then `step` is empty), or the folder of one step.

@@ -1,6 +1,9 @@
 #include "io/corpus/foreign_corpus.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -281,6 +284,11 @@ void export_megatron(const CorpusStore& store, const std::string& prefix) {
   }
   out.close();
   store.check_unchanged();
+  // An index of other tokens would be taken for theirs.
+  TRIREME_CHECK(unlink((prefix + ".idx").c_str()) == 0 || errno == ENOENT, IoError, "cannot delete {}.idx: {}", prefix,
+                std::strerror(errno));
+  const std::filesystem::path folder = std::filesystem::path(prefix).parent_path();
+  sync_to_disk(folder.empty() ? "." : folder.string());
   bin.commit();
   idx.commit();
 }

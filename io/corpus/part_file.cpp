@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 using prepare::PartSection;
 
-constexpr std::uint64_t magic = 0x74726150656D6572;  // "remePart"
+constexpr std::uint64_t magic = 0x32726150656D6572;  // "remePar2"
 const std::map<PartSection, const char*> digest_names = {{PartSection::tokens, "tokens_digest"},
                                                          {PartSection::ends, "ends_digest"},
                                                          {PartSection::sentence_ends, "sentences_digest"},
@@ -113,7 +113,8 @@ class PartFileWriter final : public prepare::PartWriter {
     summary["sentences_digest"] = copy_numbers(sentence_ends_, output_);
     summary["learned_digest"] = copy_numbers(learned_, output_);
     for_each_member(summary_, [&](const char* name, const auto& value) { summary[name] = value; });
-    const std::string text = json_dump(summary);  // quotes faulty text, which need not be UTF-8
+    std::string text = json_dump(summary);  // quotes faulty text, which need not be UTF-8
+    text.insert(0, digest(text.data(), text.size()));
     output_.write_bytes(std::as_bytes(std::span(text)));
     output_.write(static_cast<std::uint64_t>(text.size()));
     output_.write(magic);
@@ -155,8 +156,10 @@ class PartFileReader final : public prepare::PartReader {
     const std::int64_t payload_bytes = before_tail - static_cast<std::int64_t>(tail.summary_bytes);
     read_at(file_.get(), path_, text.data(), text.size(), payload_bytes);
     std::int64_t token_bytes = 0;
+    const std::string_view summary = std::string_view(text).substr(std::min(text.size(), digest_digits));
+    TRIREME_CHECK(text.starts_with(digest(summary.data(), summary.size())), DataError, "{}", damaged);
     try {
-      const json value = json::parse(text);
+      const json value = json::parse(summary);
       for_each_member(summary_, [&](const char* name, auto& number) { value.at(name).get_to(number); });
       value.at("token_bytes").get_to(token_bytes);
       value.at(digest_names.at(section)).get_to(expected_digest_);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -87,6 +89,7 @@ EarlierIterations MetricsFile::begin(const train::Progress& done) {
       kept_bytes += static_cast<std::int64_t>(line.size()) + 1;
     }
   }
+  TRIREME_CHECK(in.is_open() && !in.bad(), IoError, "cannot read {} to continue it: {}", path_, std::strerror(errno));
   file_.cut(kept_bytes);
   file_.append(kept_after);
   return earlier;

@@ -92,17 +92,17 @@ std::string files_digest(const std::string& path) {
 }
 
 void make_folders(const std::string& path) {
-  const std::filesystem::path whole = std::filesystem::path(path).lexically_normal();
-  std::filesystem::path folder;
-  for (const std::filesystem::path& component : whole) {
+  std::filesystem::path folder;  // component by component: LINK/.. is not the folder that holds LINK
+  for (const std::filesystem::path& component : std::filesystem::path(path)) {
     const std::filesystem::path above = folder;
     folder /= component;
     if (mkdir(folder.c_str(), 0777) == 0) {
       sync_to_disk(above.empty() ? "." : above.string());
     } else {
       const int error = errno;
-      TRIREME_CHECK(std::filesystem::is_directory(folder), IoError, "cannot create the folder {}: {}", folder.string(),
-                    std::strerror(error));
+      std::error_code ignored;
+      TRIREME_CHECK(std::filesystem::is_directory(folder, ignored), IoError, "cannot create the folder {}: {}",
+                    folder.string(), std::strerror(error));
     }
   }
 }

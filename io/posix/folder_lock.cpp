@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,15 +35,18 @@ std::chrono::duration<double> bound() {
   return std::chrono::duration<double>(seconds);
 }
 
-/// Returns a process's start time in kernel ticks; empty if it does not exist or is a zombie, which may linger in
-/// containers.
+/// Returns a process's start time in kernel ticks; empty if it has ended: it does not exist or is a zombie, which may
+/// linger in containers. "-" if it may live, but is hidden (hidepid).
 std::string start_time(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::string line;
   std::getline(file, line);
   // "pid (name) state ...": the name is arbitrary; the state is field 3, the number of threads 20, the start time 22.
   const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return {};
+  if (name_end == std::string::npos) {
+    const int number = std::atoi(pid.c_str());
+    return number > 0 && kill(number, 0) != 0 && errno == ESRCH ? "" : "-";
+  }
   std::istringstream fields(line.substr(name_end + 1));
   std::array<std::string, 20> values;
   for (std::string& value : values) fields >> value;
@@ -57,6 +61,13 @@ std::string boot_id() {
   return id;
 }
 
+/// Returns the namespace in which numbers of processes are unique.
+std::string pid_namespace() {
+  std::array<char, 64> name{};
+  const ssize_t length = readlink("/proc/self/ns/pid", name.data(), name.size());
+  return length > 0 ? std::string(name.data(), static_cast<std::size_t>(length)) : "-";
+}
+
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr || *value == '\0' ? "-" : value;
@@ -65,9 +76,10 @@ std::string environment(const char* name) {
 std::string own_content() {
   const std::string pid = std::to_string(getpid());
   // SLURM counts the job's returns to the queue, and the job's script the starts of its ranks since then.
-  return fmt::format("host {}\npid {}\nstarted {}\nboot {}\nslurm_job {}\nslurm_restart {}.{}\nlock {}\n", host_name(),
-                     pid, start_time(pid), boot_id(), environment("SLURM_JOB_ID"), environment("SLURM_RESTART_COUNT"),
-                     environment("TRIREME_RESTART"), unique_suffix());
+  return fmt::format(
+      "host {}\npid {}\npid_namespace {}\nstarted {}\nboot {}\nslurm_job {}\nslurm_restart {}.{}\nlock {}\n",
+      host_name(), pid, pid_namespace(), start_time(pid), boot_id(), environment("SLURM_JOB_ID"),
+      environment("SLURM_RESTART_COUNT"), environment("TRIREME_RESTART"), unique_suffix());
 }
 
 using Fields = std::map<std::string, std::string>;
@@ -92,8 +104,10 @@ std::string proof_of_death(Fields owner, Fields own) {
   }
   if (owner["host"] != own["host"]) return {};
   if (owner["boot"] != own["boot"]) return "the host has rebooted since";
-  if (start_time(owner["pid"]) != owner["started"]) return "its process no longer exists";
-  return {};
+  // Containers on one host do not see each other's processes.
+  if (owner["pid_namespace"] != own["pid_namespace"]) return {};
+  const std::string started = start_time(owner["pid"]);
+  return started != owner["started"] && started != "-" ? "its process no longer exists" : "";
 }
 
 /// Returns the content of the lock file; empty if none. It may appear or vanish during the read.
@@ -160,7 +174,12 @@ void FolderLock::acquire(const std::string& path, const std::string& locked, Loc
 
 bool FolderLock::try_link(const std::string& path) {
   const std::string temporary = path + "-" + unique_suffix();
-  write_durably(temporary, content_);
+  try {
+    write_and_sync(temporary, content_);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
   const bool linked = link(temporary.c_str(), path.c_str()) == 0;
   const int error = errno;
   unlink(temporary.c_str());

@@ -54,7 +54,8 @@ struct MicroBatch {
 
 /// Mode in which a stage runs its micro-batches.
 struct StageMode {
-  bool backward = false;  ///< a backward follows each forward
+  bool backward = false;        ///< a backward follows each forward
+  bool limits_experts = false;  ///< an expert computes at most its capacity: in training and its loss evaluations
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double router_jitter = 0;  ///< RouterJitter::eps

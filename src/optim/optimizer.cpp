@@ -65,14 +65,16 @@ std::int64_t Optimizer::elements_of(double fraction) const {
 void Optimizer::make_tables(std::int64_t piece_elements) {
   std::int64_t elements = 0;
   const std::vector<std::vector<Range>> state = ranges_of(false, elements);
-  const auto kind = [this](const parallel::Parameter& p) { return std::pair(rates_of(p), is_matrix(p)); };
+  const auto kind = [this](const parallel::Parameter& p) {
+    return std::pair(rates_of(p), p.has_gradient && !is_matrix(p));
+  };
   for (std::size_t bucket = 0; bucket < state.size(); ++bucket) {
     std::vector<Piece>& pieces = pieces_.emplace_back();
     const std::int64_t size = bounds_of(bucket).shard_size(), step = is_on_host(bucket) ? piece_elements : size;
     for (std::int64_t at = 0; at < size; at += step) pieces.push_back({at, std::min(step, size - at)});
     parameters_.for_each_stretch(bucket, kind, [&](const auto& of_all, std::int64_t begin, std::int64_t count) {
-      const auto& [rates, matrix] = of_all;
-      if (matrix) return;
+      const auto& [rates, is_updated] = of_all;
+      if (!is_updated) return;
       for (Piece& piece : pieces) {
         const std::int64_t first = std::max(begin, piece.begin);
         const std::int64_t own = std::min(begin + count, piece.begin + piece.count) - first;

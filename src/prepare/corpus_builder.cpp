@@ -229,7 +229,7 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
       for (const std::string& input : options.inputs) files.inputs->check_different(input, options.output);
     }
     std::string purpose =
-        fmt::format("trireme corpus part 3\ntokenizer {}\nappend {}\nskip {}\nsentences {}", tokenizer.digest(),
+        fmt::format("trireme corpus part 4\ntokenizer {}\nappend {}\nskip {}\nsentences {}", tokenizer.digest(),
                     options.text.append_end_of_document, options.text.skip_bad_lines, options.text.split_sentences);
     if (options.text.beginning) purpose += fmt::format("\nbeginning {}", *options.text.beginning);
     if (options.text.chat) purpose += "\nchat " + options.text.chat->digest;

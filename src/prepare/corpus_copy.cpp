@@ -86,14 +86,18 @@ std::array<CorpusSize, 3> split_corpus(const Files& files, const std::string& in
                                        const std::array<std::string, 3>& outputs, CorpusKind kind) {
   const auto store = files.corpora->open(input);
   for (const std::string& output : outputs) check_output(files, *store, output);
-  std::array<CorpusSize, 3> sizes;
+  std::array<std::unique_ptr<CorpusSink>, 3> sinks;  // all first: none is written if one is refused
+  std::array<data::DocumentRange, 3> ranges;
   for (const data::Split split : {data::Split::train, data::Split::valid, data::Split::test}) {
     const auto i = static_cast<std::size_t>(split);
-    const data::DocumentRange range = data::documents_of(*store, split, fractions, by);
-    if (range.documents == 0) continue;
-    const auto sink = files.corpora->create(kind, outputs[i], store->info());
-    copy_documents(*store, range, always, *sink);
-    sizes[i] = sink->finish();
+    ranges[i] = data::documents_of(*store, split, fractions, by);
+    if (ranges[i].documents > 0) sinks[i] = files.corpora->create(kind, outputs[i], store->info());
+  }
+  std::array<CorpusSize, 3> sizes;
+  for (std::size_t i = 0; i < sinks.size(); ++i) {
+    if (!sinks[i]) continue;
+    copy_documents(*store, ranges[i], always, *sinks[i]);
+    sizes[i] = sinks[i]->finish();
   }
   return sizes;
 }

@@ -41,6 +41,16 @@ std::vector<double> Fp8History::amax(const parallel::Fp8Options& options) const 
   return amax;
 }
 
+bool Fp8History::covers(const parallel::Fp8Options& options, int layers) const {
+  for (int layer = options.first_layers; layer < layers - options.last_layers; ++layer) {
+    const std::size_t first = static_cast<std::size_t>(layer) * tensors_of_layer;
+    if (first + tensors_of_layer > windows_.size()) return false;
+    // Every layer has attention, some of whose magnitudes are not 0.
+    if (std::ranges::all_of(std::span(windows_).subspan(first, tensors_of_layer), &Window::empty)) return false;
+  }
+  return true;
+}
+
 void Fp8History::put(Attributes& attributes) const {
   for (std::size_t layer = 0; layer * tensors_of_layer < windows_.size(); ++layer) {
     const auto windows = std::span(windows_).subspan(layer * tensors_of_layer, tensors_of_layer);

@@ -21,7 +21,8 @@ class Fp8History {
   void add(std::span<const double> seen, const parallel::Fp8Options& options);
   /// Returns the magnitudes of the next update's scales, in the same order. 0: none is known.
   std::vector<double> amax(const parallel::Fp8Options& options) const;
-  bool empty() const { return windows_.empty(); }
+  /// Returns whether there are magnitudes of each layer, among the model's `layers`, whose products are rounded.
+  bool covers(const parallel::Fp8Options& options, int layers) const;
 
   /// Adds an attribute for every layer with a tensor that is rounded; and reads them back, empty if there are none.
   /// CheckpointError if one is malformed.

@@ -62,11 +62,12 @@ MemoryEstimate estimate_memory(const Backend& backend, const model::ModelConfig&
                          model.sequence_shard().rows, execution.micro_batch_size, execution.dtype));
   if (!model.knows_fp8_scales()) model.set_fp8_amax({});
   model.run(micro_batches, {.backward = true,
+                            .limits_experts = true,
                             .hidden_dropout = config.hidden_dropout,
                             .attention_dropout = config.attention_dropout,
                             .router_jitter = config.experts.jitter_eps});
   model.reduce_gradients();
-  model.run(micro_batches, {});
+  model.run(micro_batches, {.limits_experts = true});
 
   MemoryEstimate estimate;
   const parallel::ParameterBuffer::Memory memory = model.parameters().memory();

@@ -93,6 +93,7 @@ class ParallelModel {
   std::vector<double> fp8_seen();
   /// Fp8Scaling::set_amax; magnitudes that `amax` lacks are 0.
   void set_fp8_amax(std::vector<double> amax);
+  void forget_fp8_amax() { fp8_->forget_amax(); }
   /// Returns whether products are rounded to FP8, with scales known, or never rounded: later updates run the same
   /// kernels.
   bool knows_fp8_scales() const { return fp8_ == nullptr || fp8_->rounds(); }

@@ -138,7 +138,10 @@ void Trainer::note_expert_loads(std::int64_t micro_batches, TrainRecord& record)
 }
 
 void Trainer::check_replicas() {
-  if (model_.gradient_group().size() == 1) return;
+  // Experts may have replicas on other ranks than the rest.
+  if (std::ranges::all_of(model_.gradient_groups(), [](const auto& group) { return group.gradient.size() == 1; })) {
+    return;
+  }
   if (!replicas_) replicas_.emplace(model_, *optimizer_);
   replicas_->check(progress_.iteration);
 }
@@ -153,7 +156,7 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   for (std::int64_t i = 0; i < iterations && !stopped; ++i) {
     model_.run(loader_.load(samples, batch_samples(begin + i * batch_size, 0, batch_size),
                             {.length_multiple = form_of_update(batch_size).length_multiple}),
-               {});
+               {.limits_experts = true});
     const LabelCounts loaded = loaded_labels();
     mine.tokens += loaded.tokens;
     mine.samples += loaded.samples;
@@ -211,10 +214,15 @@ void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
     model_.stage().set_balance_loads(balance_loads_);
   }
   const parallel::Fp8Options& fp8 = model_.execution().fp8;
-  const bool has_history = !saved.fp8_history.empty() || model_.knows_fp8_scales();
-  if (kept && fp8.used && fp8.recipe == parallel::Fp8Recipe::delayed && has_history) {
-    fp8_history_ = saved.fp8_history;
-    model_.set_fp8_amax(fp8_history_.amax(fp8));
+  if (kept && fp8.used && fp8.recipe == parallel::Fp8Recipe::delayed) {
+    // Without magnitudes of a layer, which was not rounded when this was saved, the next update measures all of them.
+    const bool knows_all = saved.fp8_history.covers(fp8, model_.config().layers);
+    fp8_history_ = knows_all ? saved.fp8_history : Fp8History();
+    if (knows_all) {
+      model_.set_fp8_amax(fp8_history_.amax(fp8));
+    } else {
+      model_.forget_fp8_amax();
+    }
   }
   if (router_biases_) router_biases_->read([this](std::size_t i) { return masters_of(i); });
   model_.data_parallel().gather_parameters();

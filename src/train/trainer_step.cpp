@@ -142,7 +142,7 @@ void Trainer::compute_gradients(const Begun& begun, const std::function<void()>&
   const LossParts& parts = begun.parts;
   const double loss_scale = begun.record.loss_scale;
   model::StageMode mode;
-  mode.backward = true;
+  mode.backward = mode.limits_experts = true;
   mode.hidden_dropout = model_.config().hidden_dropout;
   mode.attention_dropout = model_.config().attention_dropout;
   mode.router_jitter = model_.config().experts.jitter_eps;

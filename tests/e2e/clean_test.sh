@@ -63,7 +63,7 @@ rm x.jsonl
 
 # Filters of quality, addresses and words.
 awk '{ sub(/"text"/, "\"link\": \"https://host" NR % 4 ".example/\" , \"text\""); print }' b.jsonl a.jsonl >linked.jsonl
-echo host3.example >urls.txt
+printf '\xef\xbb\xbfhost3.example\n' >urls.txt # with a byte order mark
 echo w1234 >words.txt
 filters=(corpus clean --input linked.jsonl --min-tokens 0 --jaccard 1 --quality-filters gopher-quality,fineweb
   --quality-bounds gopher-quality.min-words=10,gopher-quality.min-alphabetic-words=0.5,gopher-quality.min-stop-words=0,fineweb.min-punctuated-lines=0

@@ -67,13 +67,15 @@ void expect_same(const infer::TextScores& actual, const infer::TextScores& expec
   }
 }
 
-// The ranks exchange tokens of texts of different lengths.
+// The ranks exchange tokens of texts of different lengths. A capacity is of training alone.
 TEST(ScoreTexts, EachTextCountsOnceWithDividedExperts) {
   TrainingRunConfig config = small_run();
   config.model.linear_bias = false;
   config.model.experts.count = 4;
   SelfCommunicator alone;
-  TrainingRun one(alone, config, {}), run(world(), config, "ep 2");
+  TrainingRun one(alone, config, {});
+  config.model.experts.capacity_factor = 0.75;
+  TrainingRun run(world(), config, "ep 2");
   expect_same(scores_of(run.gpt), scores_of(one.gpt));
 }
 

@@ -288,6 +288,23 @@ TEST_F(CorpusBuilder, FindsAPartThatWasDamagedMeanwhile) {
   EXPECT_FALSE(std::filesystem::exists(options_.output));
 }
 
+TEST_F(CorpusBuilder, FindsAPartWhoseSummaryWasDamaged) {
+  file("a.txt", "one two three");
+  file("b.jsonl", "nonsense");
+  options_.part_bytes = 4;
+  EXPECT_THROW(build(), DataError);
+  for (const auto& entry : std::filesystem::directory_iterator(options_.output + ".parts")) {
+    std::fstream part(entry.path(), std::ios::binary | std::ios::in | std::ios::out);
+    const std::string bytes{std::istreambuf_iterator<char>(part), {}};
+    const std::size_t at = bytes.find("\"greatest_id\":");
+    ASSERT_NE(at, bytes.npos);
+    part.seekp(static_cast<std::streamoff>(bytes.find(':', at) + 1));
+    part.put('9');
+  }
+  options_.inputs.pop_back();
+  EXPECT_THAT([&] { build(); }, ThrowsMessage<DataError>(HasSubstr("is damaged; delete it")));
+}
+
 TEST_F(CorpusBuilder, NeverSkipsPartsOfATextThatAreNotUtf8) {
   file("a.txt", "good \xFF bad");
   options_.text.skip_bad_lines = true;

@@ -72,6 +72,11 @@ TEST_F(CorpusFiles, SplitLikeATrainingRun) {
   EXPECT_EQ(sizes[0].tokens, whole.token_count());
   EXPECT_EQ(sizes[1].documents, 0);
   EXPECT_FALSE(std::filesystem::exists(directory_ / "none.h5"));
+  std::filesystem::create_directory(directory_ / "folder.h5");
+  EXPECT_THROW(split_corpus(disk, whole.name(), data::parse_split("8,1,1"), data::SplitBy::documents,
+                            {directory_ / "first.h5", directory_ / "second.h5", directory_ / "folder.h5"}),
+               Error);
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "first.h5")) << "a refused split writes nothing";
 }
 
 TEST_F(CorpusFiles, SplitInsideSentences) {
@@ -180,6 +185,10 @@ TEST_F(CorpusFiles, ViewsEqualCopies) {
     EXPECT_TRUE(view.is_view());
     EXPECT_NO_THROW(view.verify());
     expect_same(view, io::CorpusStore(directory_ / ("copy_" + name)));
+    // Sources are beside the view, not beside a link to it.
+    std::filesystem::create_directories(directory_ / "links");
+    std::filesystem::create_symlink(directory_ / ("view_" + name), directory_ / ("links/" + name));
+    EXPECT_NO_THROW(io::CorpusStore(directory_ / ("links/" + name)));
   };
   both("sample", [&](const std::string& path, CorpusKind kind) { sample_corpus(disk, a, 0.3, 5, path, kind); });
   both("merged", [&](const std::string& path, CorpusKind kind) { merge_corpora(disk, {b, a, b}, path, kind); });

@@ -107,23 +107,37 @@ TEST(Fp8, ResumesWithTheSameBits) {
   config.dtype = DType::bf16;
   TrainingRun first(world(), config, {});
   for (int i = 0; i < 2; ++i) first.step();
-  const auto resume = [&](Attributes attributes) {
-    TrainingRun next(world(), config, {});
+  const auto restore = [&](TrainingRun& next, const Attributes& attributes) {
     const auto from = first.trainer.state_tensors(), to = next.trainer.state_tensors();
     for (std::size_t i = 0; i < from.size(); ++i) {
       std::memcpy(to[i].data.data(), from[i].data.data(), from[i].data.size_bytes());
     }
     next.trainer.restore(attributes);
+  };
+  const auto resume = [&](const Attributes& attributes) {
+    TrainingRun next(world(), config, {});
+    restore(next, attributes);
     return next.step().loss();
   };
-  const Attributes attributes = first.trainer.state_attributes();
-  Attributes::Texts without = attributes.texts();
-  std::erase_if(without, [](const auto& text) { return text.first.starts_with("state.fp8_amax."); });
-  const double resumed = resume(attributes), measured = resume(Attributes(without));
+  const auto attributes_without = [&](const std::string& start) {
+    Attributes::Texts texts = first.trainer.state_attributes().texts();
+    std::erase_if(texts, [&](const auto& text) { return text.first.starts_with(start); });
+    return Attributes(texts);
+  };
+  const Attributes none = attributes_without("state.fp8_amax.");
+  const double resumed = resume(first.trainer.state_attributes()), measured = resume(none);
+  // The first layer was not rounded when this was saved, as with first_layers 1.
+  const double resumed_without_a_layer = resume(attributes_without("state.fp8_amax.0"));
+  // The run goes back to a step before products in FP8.
+  TrainingRun rewound(world(), config, {});
+  for (int i = 0; i < 2; ++i) rewound.step();
+  restore(rewound, none);
   const double expected = first.step().loss();
   EXPECT_EQ(resumed, expected);
   EXPECT_NE(measured, expected);  // an update that only measures
   EXPECT_NEAR(measured, expected, 0.01 * expected);
+  EXPECT_EQ(resumed_without_a_layer, measured);
+  EXPECT_EQ(rewound.step().loss(), measured);
 }
 
 TEST(Fp8, DoesNotHideInfiniteNumbers) {

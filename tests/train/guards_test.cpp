@@ -374,6 +374,19 @@ TEST(Guards, FindExpertsThatDiffer) {
                     HasSubstr(named_rank(3)), Not(HasSubstr(named_rank(2)))));
 }
 
+TEST(Guards, FindExpertsThatDifferWhereNothingElseHasReplicas) {
+  if (world().size() != 2) GTEST_SKIP() << "needs two ranks, which split all but the experts";
+  TrainingRunConfig config = FaultyRun::config({});
+  config.model.linear_bias = false;
+  config.model.experts.count = 4;
+  TrainingRun run(world(), config, "tp 2 ep 1 etp 1");
+  run.step();
+  run.trainer.check_replicas();
+  const std::string name = "h.2.mlp.experts.3.proj.weight";
+  if (world().rank() == 1) run.gpt.parameters().at(name).value.data()[0] ^= std::byte{1};
+  EXPECT_THAT(message_of<MachineError>([&] { run.trainer.check_replicas(); }), HasSubstr("the weight " + name));
+}
+
 TEST(Guards, FindReplicasThatDiffer) {
   for (const Layout& layout : guarded_layouts()) {
     SCOPED_TRACE(testing::Message() << layout);

@@ -114,6 +114,7 @@ TEST(RouterBiases, AreNeitherDecayedNorCountedAmongZeros) {
     TrainingRunConfig config = run_with(0);
     config.optimizer.kind = kind;
     config.optimizer.weight_decay = 0.5;
+    config.optimizer.decays_all = true;
     const test::RunTolerance tolerance = test::tolerance(DType::fp64, test::Comparison::other_order);
     TrainingRunConfig without = config;
     without.model.experts.router_bias = false;

@@ -57,8 +57,17 @@ std::string text_of_file(const std::string& path) {
                 "{} is text in UTF-16: save it as UTF-8", path);
   TRIREME_CHECK(text.find('\0') == std::string::npos, ConfigError,
                 "{} contains zero bytes, so it is not text: give the file of lines 'name = value'", path);
-  constexpr std::string_view mark = "\xEF\xBB\xBF";
-  if (text.starts_with(mark)) text.erase(0, mark.size());
+  int number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
+    const std::size_t comment = line.find('#');
+    TRIREME_CHECK(comment == line.npos || comment == 0 || line[comment - 1] == ' ' || line[comment - 1] == '\t',
+                  ConfigError,
+                  "{}:{}: '#' begins a comment, so a value cannot contain it: put a blank before the comment, or give "
+                  "the option on "
+                  "the command line",
+                  path, number);
+  }
   return text;
 }
 

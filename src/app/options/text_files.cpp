@@ -10,7 +10,10 @@ namespace trireme::app {
 
 std::string read_text_file(const std::string& option, const std::string& path, std::int64_t max_bytes) {
   try {
-    return io::read_whole_file(path, max_bytes, io::Symlinks::follow);
+    std::string text = io::read_whole_file(path, max_bytes, io::Symlinks::follow);
+    constexpr std::string_view mark = "\xEF\xBB\xBF";
+    if (text.starts_with(mark)) text.erase(0, mark.size());
+    return text;
   } catch (const IoError& error) {
     throw IoError("--{}: {}", option, error.what());
   }

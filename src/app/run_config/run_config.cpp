@@ -158,6 +158,8 @@ void RunConfigReader::finish(const std::optional<model::ModelConfig>& model, Pro
   }
   problems.exclude(!model || !model->adapters.any() || config_.optimizer.optimizer.kind != optim::OptimizerKind::muon,
                    "lora-rank", "optimizer muon", "it updates matrices of the model, which are frozen");
+  problems.exclude(!model || !model->adapters.any() || !config_.checkpoint.upcycling, "lora-rank", "moe-use-upcycling",
+                   "its routers would stay as they begin");
   problems.report();
 }
 

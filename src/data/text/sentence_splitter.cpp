@@ -19,6 +19,9 @@ constexpr std::array<std::string_view, 62> abbreviations{
     "no",   "nos", "nov",  "oct", "p",   "pp",   "pres",   "prof", "rep", "reps", "rev", "sec", "sen",
     "sens", "sep", "sept", "sgt", "st",  "supt", "univ",   "viz",  "vol", "vs"};
 
+/// Closing marks after a stop, at most; a bound, since every one of a long run looks for the stop.
+constexpr int max_closing_marks = 64;
+
 struct Character {
   char32_t code_point;
   std::size_t begin, end;
@@ -103,7 +106,9 @@ bool is_sentence_end(std::string_view text, std::size_t at) {
   const Character last = character_before(text, at);
   if (is_white_space(last.code_point)) return false;
   Character stop = last;
-  while (is_closing(stop.code_point) && stop.begin > 0) stop = character_before(text, stop.begin);
+  for (int marks = 0; marks < max_closing_marks && is_closing(stop.code_point) && stop.begin > 0; ++marks) {
+    stop = character_before(text, stop.begin);
+  }
   const Character next = character_at(text, at);
   const bool space_follows = is_white_space(next.code_point);
   if (!space_follows) {

@@ -29,6 +29,7 @@ struct LayerShape {
   std::int64_t v = 0;                           ///< channels of a head of values, at most d; 0: d
   bool latent = false;                          ///< latent attention
   int row_chunks = 1;                           ///< TensorContext::row_chunks; divides s_local
+  bool limits_experts = true;                   ///< StageMode::limits_experts
 
   /// Throws ConfigError if `tensor_size` does not divide the heads, the columns of feed-forward blocks or, with
   /// sequence parallelism or other `expert_tensor_size`, the sequence; or if that does not divide the columns of

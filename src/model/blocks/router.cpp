@@ -79,7 +79,7 @@ std::int64_t Router::capacity(const LayerShape& shape) const {
 }
 
 parallel::TokenDispatcher::Room Router::room(const LayerShape& shape) const {
-  if (!context_.pad_experts) return {};
+  if (!context_.pad_experts || !shape.limits_experts) return {};
   const std::int64_t ranks = context_.expert_group == nullptr ? 1 : context_.expert_group->size();
   const int shares = context_.folds_experts() ? context_.tensor_group.size() : 1;
   const std::int64_t of_batch = std::int64_t{context_ranks()} * shares;  // ranks that share a micro-batch
@@ -177,7 +177,7 @@ Router::Saved Router::forward(const LayerShape& shape, ConstTensorView rows, con
   }
   if (counts) set_balance(shape, counts, arena, saved);
   saved.kept = saved.chosen;
-  if (config_.capacity_factor > 0) {
+  if (config_.capacity_factor > 0 && shape.limits_experts) {
     saved.kept = arena.allocate(DType::int32, {n, k});
     limit(shape, saved.chosen, saved.weights, saved.kept);
   }

@@ -21,6 +21,7 @@ DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t texts, 
                 "sequence parallelism splits the sequence, but generation adds one position at a time");
   shape_.b = std::ssize(lengths_);
   shape_.row_chunks = 1;
+  shape_.limits_experts = false;
   caches_ = model.layers().make_caches(shape_, padded(capacity), memory_);
   step_fields_ = memory_.allocate(DType::int32, {4, shape_.b});
   if (model.embedding()) text_ids_ = memory_.allocate(DType::int32, {padded(capacity)});

@@ -61,6 +61,7 @@ LayerShape TransformerStage::shape_of(int micro_batch) const {
   shape.lengths = ids_of(fields.lengths);
   shape.first_visible = ids_of(fields.first_visible);
   shape.position_ids = ids_of(fields.positions);
+  shape.limits_experts = mode_.limits_experts;
   return shape;
 }
 

@@ -81,6 +81,8 @@ class Fp8Scaling {
   std::vector<double> read_seen();
   /// Sets the magnitudes of the scales, in the same order. Waits for the stream.
   void set_amax(std::span<const double> amax);
+  /// Makes the next update measure them.
+  void forget_amax() { known_ = false; }
 
  private:
   struct WeightCopy {

@@ -204,6 +204,7 @@ TEST_F(OptionsTest, ReadsFilesOfOptionsThatAreTextInUtf8Only) {
   expect_problem({"--config", file_with("\xFF\xFEt")}, "is text in UTF-16: save it as UTF-8");
   expect_problem({"--config", file_with(std::string("\x89HDF\0\0", 6))}, "contains zero bytes, so it is not text");
   expect_problem({"--config", file_with(std::string(2 << 20, '#'))}, "the limit is 1048576");
+  expect_problem({"--config", file_with("# tp = 1\ntp = 3 # three\nname = run#2\n")}, ":3: '#' begins a comment");
   expect_problem({"--config", directory_ / "."}, "is a directory, not a regular file");
   const std::string pipe = directory_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);

@@ -94,6 +94,8 @@ TEST(RunConfig, RefusesExecutionsOfExpertsThatAModelLacks) {
                  "--recompute-modules moe: the model has no experts");
   expect_refused(gpt + experts + "--moe-shared-expert-overlap",
                  "--moe-shared-expert-overlap needs --moe-shared-expert-intermediate-size");
+  expect_refused(gpt + experts + "--lora-rank 2 --moe-use-upcycling --load dense --finetune",
+                 "--lora-rank and --moe-use-upcycling exclude each other");
 }
 
 TEST(RunConfig, RefusesGraphsOfVariableLengths) {

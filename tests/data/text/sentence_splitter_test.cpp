@@ -37,6 +37,14 @@ TEST(SentenceSplitter, TakesClosingQuotesAndBracketsAlong) {
   EXPECT_THAT(sentences("He came. \"Row.\" \"No.\""), ElementsAre("He came.", " \"Row.\"", " \"No.\""));
 }
 
+// Each mark looks back for its stop, at most 64 marks: a million of them would take hours otherwise.
+TEST(SentenceSplitter, ReadsALongRunOfClosingMarksInATimeThatGrowsWithIt) {
+  std::string marks;
+  for (int i = 0; i < 1'000'000; ++i) marks += "\u201D";
+  EXPECT_THAT(sentences("Stop. " + marks + "."), ElementsAre("Stop.", " " + marks + "."));
+  EXPECT_THAT(sentences("Stop.\u201D\u201D\u201D Go"), ElementsAre("Stop.\u201D\u201D\u201D", " Go"));
+}
+
 TEST(SentenceSplitter, KnowsAbbreviationsInitialsAndNumbers) {
   EXPECT_THAT(sentences("Dr. Smith met Mrs. J. R. Jones. They left."),
               ElementsAre("Dr. Smith met Mrs. J. R. Jones.", " They left."));

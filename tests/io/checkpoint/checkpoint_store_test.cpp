@@ -78,6 +78,15 @@ TEST_F(StoreTest, IncompleteStepsDoNotCountAsKept) {
   EXPECT_EQ(load("step-00000002"), 2u);
 }
 
+TEST_F(StoreTest, AStepThatCannotBeDeletedDoesNotEndLaterSaves) {
+  save(10, 1);
+  save(20, 2);
+  std::filesystem::create_directories(root + "/step-00000010/.kept/open");
+  for (const std::int64_t step : {30, 40, 50}) save(step, static_cast<std::uint64_t>(step), 1);
+  EXPECT_EQ(load(), 50u);
+  EXPECT_THAT(names_in(root), ElementsAre(testing::StartsWith(".trash-00000010-"), "LATEST", "step-00000050"));
+}
+
 /// Loses a bit of the disk after the step was written.
 class ForgetfulStore final : public CheckpointStore {
  public:
@@ -98,6 +107,15 @@ TEST_F(StoreTest, StepBeforeStaysUntilTheNewOneHasBeenReadBack) {
   EXPECT_THAT([&] { save_version(store, world, 20, 2, 1); },
               ThrowsMessage<CollectiveError>(AllOf(HasSubstr("step 20"), HasSubstr("does not read back intact"))));
   EXPECT_EQ(load(), 1u);
+}
+
+TEST(MakeFolders, GoThroughALinkBeforeItsParent) {
+  const test::TemporaryDirectory directory;
+  std::filesystem::create_directories(directory / "disk/data");
+  std::filesystem::create_symlink(directory / "disk/data", directory / "link");
+  make_folders(directory / "link/../run/a");
+  EXPECT_TRUE(std::filesystem::is_directory(directory / "disk/run/a"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "run"));
 }
 
 TEST(NumberIn, ReadsTheNumberBehindThePrefix) {

@@ -74,6 +74,18 @@ TEST_F(FolderLockTest, LockOfADeadProcessIsTakenOver) {
   }
 }
 
+// Another container's processes are not visible here.
+TEST_F(FolderLockTest, LockOfAnotherNamespaceOfProcessesIsNotTakenOver) {
+  write(content_with("started", "1"));
+  EXPECT_NO_THROW(FolderLock lock(path, "runs"));
+  std::string content = content_with("started", "1");
+  const std::size_t begin = content.find("pid_namespace ");
+  write(content.replace(begin, content.find('\n', begin) - begin, "pid_namespace pid:[1]"));
+  expect_refused("process " + std::to_string(getpid()));
+  write(content.erase(begin, content.find('\n', begin) - begin + 1));  // of an earlier version
+  expect_refused("process " + std::to_string(getpid()));
+}
+
 TEST_F(FolderLockTest, OwnerThatIsAboutToEndIsWaitedFor) {
   unsetenv("TRIREME_LOCK_WAIT");
   for (const bool releases : {true, false}) {
