@@ -139,7 +139,7 @@ TEST(BatchGeneration, NeitherTheGridNorTheBatchChangesATextOrItsLogProbabilities
       TrainingRun one(alone, run_of(config), {});
       expected = records(one, alone, options_of(1));
     }
-    if (config.experts.any()) config.experts.capacity_factor = 0.75;  // of training alone
+    if (config.experts.any()) config.experts.capacity_factor = 0.75;  // used in training alone
     for (const Layout& layout : layouts(world().size())) {
       TrainingRun run(world(), run_of(config), layout);
       for (const std::int64_t batch_size : {2, 5, 20}) {

@@ -82,7 +82,7 @@ TEST_F(FolderLockTest, LockOfAnotherNamespaceOfProcessesIsNotTakenOver) {
   const std::size_t begin = content.find("pid_namespace ");
   write(content.replace(begin, content.find('\n', begin) - begin, "pid_namespace pid:[1]"));
   expect_refused("process " + std::to_string(getpid()));
-  write(content.erase(begin, content.find('\n', begin) - begin + 1));  // of an earlier version
+  write(content.erase(begin, content.find('\n', begin) - begin + 1));  // as an earlier version
   expect_refused("process " + std::to_string(getpid()));
 }
 
