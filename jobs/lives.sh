@@ -85,11 +85,18 @@ interrupt() {
 end_idle() {
   local idle=-1 # seconds; -1: it has started nothing yet
   while sleep 1 && kill -0 "$1" 2>/dev/null; do
-    if ps -o stat= --ppid "$1" | grep -qv '^Z'; then idle=0; else idle=$((idle < 0 ? -1 : idle + 1)); fi
+    if has_process "$1"; then idle=0; else idle=$((idle < 0 ? -1 : idle + 1)); fi
     [ $idle -lt "${TRIREME_LAUNCHER_WAIT:-60}" ] && continue
     echo "mpirun has had no process for $idle s, and is ended." >&2
     kill -9 "$1"
   done
+}
+has_process() {
+  local child
+  for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+    grep -qs '^State:.[^Z]' "/proc/$child/status" && return
+  done
+  return 1
 }
 note_begin() { echo "$(date -Is) job $job step $(step_reached "$folder")" >>"$folder/lives"; }
 note_end() {
@@ -128,12 +135,15 @@ set_command_line() { command_line=("${LAUNCH[@]:0:1}" "${PLACE[@]}" "${LAUNCH[@]
 # Prints the job's nodes that can take ranks, a line each: not those in FOLDER/bad_nodes; after a fault only those that no rank
 # has named, that SLURM has not taken from the job, does not drain and hears from, and that start a process in time.
 healthy_nodes() {
-  local nodes left=$SLURM_JOB_NODELIST bad
+  local nodes left='' bad states
   [ "$restarts" = 0 ] || left=$(squeue -h -j "$SLURM_JOB_ID" -o %N)
+  left=${left:-$SLURM_JOB_NODELIST}  # also where SLURM does not answer
   bad=$(cat "$folder/bad_nodes" 2>/dev/null)
   mapfile -t nodes < <(scontrol show hostnames "$left" | grep -vxF -f <(printf '%s\n' $faulty ${bad//,/ }))
   if [ "$restarts" -gt 0 ] && [ ${#nodes[@]} -gt 0 ]; then
-    answering $(sinfo -h -N -n "$(joined "${nodes[@]}")" -o '%N %T' | awk '!/down|drain|fail|\*/ && !seen[$1]++ { print $1 }')
+    states=$(sinfo -h -N -n "$(joined "${nodes[@]}")" -o '%N %T')
+    [ -n "$states" ] || states=$(printf '%s unknown\n' "${nodes[@]}")
+    answering $(awk '!/down|drain|fail|\*/ && !seen[$1]++ { print $1 }' <<<"$states")
   else
     printf '%s\n' "${nodes[@]}"
   fi | grep . | sort -V
@@ -170,10 +180,13 @@ leave_out_named() {
 requeue() {
   [ -n "${SLURM_JOB_ID:-}" ] || exit "$status"
   # The last element of an array has the array's own number, which stands for all.
-  local target=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID} before
+  local target=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID} before tries=0
   trap '' TERM  # requeuing ends the script
   before=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/.* ExcNodeList=\([^ (]\+\).*/\1,/p' | head -n 1)
-  scontrol requeue "$target" || exit "$status"
+  until scontrol requeue "$target"; do  # the controller may restart, too
+    [ $((++tries)) -lt 24 ] || exit "$status"
+    sleep 5
+  done
   [ -z "$excluded" ] || scontrol update jobid="$target" excnodelist="$before$excluded"
   exit 0
 }

@@ -135,7 +135,7 @@ class ZstdFile final : public PackedFile {
  public:
   explicit ZstdFile(const std::string& path) : PackedFile(path), stream_(ZSTD_createDStream()) {
     TRIREME_CHECK(stream_, EnvironmentError, "libzstd cannot start: no memory");
-    // Of zstd --long=31: 2 GiB, allocated for files with such a window alone.
+    // The greatest window, of zstd --long=31, is 2 GiB, allocated for files that have it.
     ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound);
   }
 

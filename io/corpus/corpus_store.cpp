@@ -191,7 +191,7 @@ void CorpusStore::check_tables(bool is_view, const std::vector<SourceName>& sour
 
 void CorpusStore::open_sources(const std::vector<SourceName>& names) {
   constexpr const char* remedy = "put that corpus back, or make the view again";
-  const std::filesystem::path folder = std::filesystem::canonical(path_).parent_path();  // of the view, not of a link
+  const std::filesystem::path folder = std::filesystem::canonical(path_).parent_path();  // the view's, not a link's
   std::int64_t blocks = 0;
   for (const SourceName& name : names) {
     const std::string source = (folder / name.path).string();

@@ -1,5 +1,6 @@
 #include "io/metrics/attempt_file.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -10,6 +11,8 @@
 
 namespace trireme::io {
 namespace {
+
+constexpr std::int64_t max_iterations = std::int64_t{1} << 53;  // bounds sums of damaged records
 
 using Json = nlohmann::ordered_json;
 using report::Attempt;
@@ -58,8 +61,9 @@ AttemptStart start_from(const Json& object, std::int64_t time) {
       .axes = {},
       .parameters = member(object, "parameters", std::int64_t{0}),
       .peak_tflops = member(object, "peak_tflops", 0.0),
-      .iteration = member(object, "iteration", std::int64_t{0}),
-      .lost_iterations = member(object, "lost_iterations", std::int64_t{0}),
+      .iteration = std::clamp<std::int64_t>(member(object, "iteration", std::int64_t{0}), 0, max_iterations),
+      .lost_iterations =
+          std::clamp<std::int64_t>(member(object, "lost_iterations", std::int64_t{0}), 0, max_iterations),
       .lost_ms = member(object, "lost_ms", 0.0),
       .options = {}};
   if (const auto grid = object.find("grid"); grid != object.end() && grid->is_object()) {

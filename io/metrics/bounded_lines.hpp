@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -8,6 +10,7 @@
 
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
+#include "src/base/check.hpp"
 
 namespace trireme::io {
 
@@ -16,15 +19,17 @@ class BoundedLines {
  public:
   /// Opens the file; a missing one has no lines. Throws as `regular_file_size` if it is another kind of file or
   /// unreadable.
-  explicit BoundedLines(const std::string& path) : buffer_(static_cast<std::size_t>(max_bytes), '\0') {
+  explicit BoundedLines(const std::string& path) : path_(path), buffer_(static_cast<std::size_t>(max_bytes), '\0') {
     if (is_there(path)) regular_file_size(path);
     in_.open(path, std::ios::binary);
   }
 
-  /// Moves to the next line. Returns false at the end of the file.
+  /// Moves to the next line. Returns false at the end of the file. Throws IoError if it cannot be read.
   bool next() {
     line_ = {};
-    if (!in_.getline(buffer_.data(), max_bytes) && in_.gcount() == 0) return false;
+    const bool ended = !in_.getline(buffer_.data(), max_bytes) && in_.gcount() == 0;
+    TRIREME_CHECK(!in_.bad(), IoError, "cannot read {}: {}", path_, std::strerror(errno));
+    if (ended) return false;
     ++number_;
     if (in_.good()) {
       line_ = {buffer_.data(), static_cast<std::size_t>(in_.gcount() - 1)};
@@ -39,6 +44,7 @@ class BoundedLines {
 
  private:
   static constexpr std::streamsize max_bytes = 1 << 20;
+  std::string path_;
   std::ifstream in_;
   std::string buffer_;
   std::string_view line_;

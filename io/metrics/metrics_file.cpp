@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "io/json/json_text.hpp"
@@ -69,11 +67,12 @@ EarlierIterations MetricsFile::begin(const train::Progress& done) {
     earlier.last_written =
         static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
   }
-  std::ifstream in(path_, std::ios::binary);
+  const std::string text = read_whole_file(path_, std::numeric_limits<std::int64_t>::max(), Symlinks::follow);
   std::int64_t kept_bytes = 0;
   std::string kept_after;  // lines after the first removed one
   bool removes = false;
-  for (std::string line; std::getline(in, line) && !in.eof();) {
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
     const Json record = Json::parse(line, nullptr, false);
     const bool is_lost = is_superseded(record, done);
     if (record.is_object() && record.contains("lm_loss")) {
@@ -84,12 +83,11 @@ EarlierIterations MetricsFile::begin(const train::Progress& done) {
     if (is_lost) {
       removes = true;
     } else if (removes) {
-      kept_after += line + "\n";
+      kept_after += text.substr(begin, end + 1 - begin);
     } else {
       kept_bytes += static_cast<std::int64_t>(line.size()) + 1;
     }
   }
-  TRIREME_CHECK(in.is_open() && !in.bad(), IoError, "cannot read {} to continue it: {}", path_, std::strerror(errno));
   file_.cut(kept_bytes);
   file_.append(kept_after);
   return earlier;

@@ -138,6 +138,15 @@ expect "the third of them" 1 no ""
 job j 'exit 9'
 expect "wrong results that are not traced to a node" 9 no "all - - restart 0"
 
+cp -r "$FOLDER/bin" "$FOLDER/answering"
+printf '#!/bin/bash\necho "Unable to contact slurm controller" >&2\nexit 1\n' >"$FOLDER/bin/squeue"
+job j1 'commit 1; exit 137' 'commit 9'
+expect "ranks that die while SLURM does not answer" 0 no "all - - restart 0;all - - restart 1"
+sed -i '2i [ "$1" != requeue ] || [ -e "$FOLDER/asked_once" ] || { touch "$FOLDER/asked_once"; exit 1; }' "$FOLDER/bin/scontrol"
+job j2 'commit 1; exit 75'
+expect "a requeue that SLURM does not answer at first" 0 yes "all - - restart 0"
+cp "$FOLDER"/answering/* "$FOLDER/bin"
+
 SIGNAL_AT=ran job k 'commit 1; sleep 1; exit 137' 'commit 9'
 expect "ranks that die after the early signal" 0 yes "all - - restart 0"
 sed -i '1a echo >"$FOLDER/asked"; sleep 1' "$FOLDER/bin/squeue"

@@ -22,7 +22,7 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
   std::vector<std::string> files;
   for (const std::string& name : io::names_in(folder)) {
     const std::string path = (std::filesystem::path(folder) / name).string();
-    std::error_code ignored;  // of links in a circle
+    std::error_code ignored;  // links may form a circle
     if (!name.starts_with('.') && std::filesystem::is_regular_file(path, ignored)) files.push_back(path);
   }
   TRIREME_CHECK(!files.empty(), DataError, "the folder {} has no files. Name one that has, or a pattern such as '{}'",
