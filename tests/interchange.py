@@ -250,10 +250,10 @@ def round_trip(name, class_name, kind, settings):
 
 def adapted(name):
     """Adapters that were trained here on an imported model: PEFT computes with them what the merged model does."""
-    # PEFT takes names of dense layers and shared blocks for the experts', and has one A for grouped queries, keys and values
-    # that are one tensor.
+    # PEFT takes names of dense layers and shared blocks for the experts', and has one A for a Falcon's grouped queries, keys
+    # and values. A Phi-3 that was trained further is exported as a Mistral, whose other layers have the same names.
     targets = {**dict.fromkeys(['qwen3moe', 'deepseekv2', 'deepseekv3'], ['qkv', 'proj']),
-               **dict.fromkeys(['falcon', 'phi3'], ['proj', 'fc1', 'fc2'])}.get(name, ['all-linear'])
+               'falcon': ['proj', 'fc1', 'fc2'], 'phi3': ['proj', 'fc2']}.get(name, ['all-linear'])
     run('train', '--finetune', '--load', f'{name}-ours', '--use-checkpoint-args', '--mock-data', '--seq-length', 32,
         '--global-batch-size', 4, '--lr', 0.02, '--train-iters', 5, '--eval-iters', 0, '--backend', 'cpu', '--lora-rank', 3,
         '--lora-alpha', 5, '--lora-targets', *targets, '--save', f'{name}-adapted')
