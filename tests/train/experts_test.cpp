@@ -24,8 +24,11 @@ using test::TrainingRunConfig;
 /// The loss of a micro-batch and the balance losses, whose gradients `rig` then holds.
 double objective(Rig& rig, const std::vector<model::MicroBatch>& batches) {
   const ExpertConfig& experts = rig.gpt.config().experts;
-  rig.gpt.run(batches,
-              {.backward = true, .router_jitter = experts.jitter_eps, .loss_gradient = 1.0 / 32, .mean_gradient = 0.5});
+  rig.gpt.run(batches, {.backward = true,
+                        .limits_experts = true,
+                        .router_jitter = experts.jitter_eps,
+                        .loss_gradient = 1.0 / 32,
+                        .mean_gradient = 0.5});
   double sum = 1.0 / 32 * rig.gpt.take_global_loss_sums().tokens;
   for (const model::ExpertLoad& load : rig.gpt.take_expert_loads()) {
     double coefficient = 0;
@@ -105,7 +108,7 @@ TEST(Experts, BalanceLossesAddUp) {
     }
     BatchLoader loader = loader_of(rig, 3);
     rig.gpt.run(loader.load(*formula_samples(rig.gpt.config()), {{0, 0}, {1, 1}, {2, 2}}),
-                {.backward = true, .loss_gradient = 0, .mean_gradient = 1});
+                {.backward = true, .limits_experts = true, .loss_gradient = 0, .mean_gradient = 1});
     const TensorView gradient = rig.gpt.parameters().at("h.1.mlp.router.weight").gradient;
     const auto* values = gradient.as<double>();
     return Result{rig.gpt.take_expert_loads().front().balance, {values, values + gradient.numel()}};
@@ -130,7 +133,7 @@ TEST(Experts, LoadsCountEveryChoice) {
     EXPECT_TRUE(loads.empty() || loads.front().tokens.empty() || loads.front().tokens[0] == 0) << "taken twice";
     const model::ExpertLoad load = [&] {
       rig.gpt.run(loader.load(*formula_samples(rig.gpt.config()), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}),
-                  {.backward = true});
+                  {.backward = true, .limits_experts = true});
       return rig.gpt.take_expert_loads().front();
     }();
     EXPECT_EQ(load.layer, 1);
@@ -154,7 +157,8 @@ double loss_in_bf16(bool fp32_router, double std) {
       config_with({.count = 8, .per_token = 4, .pre_softmax = true, .fp32_router = fp32_router}, true);
   Rig rig(layout_of(DType::bf16, 16, 4), config, std);
   BatchLoader loader(*rig.backend, parallel::SequenceShard::of(16), 4, 1, DType::bf16, sample_fields(config));
-  rig.gpt.run(loader.load(*formula_samples(config), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}), {.backward = true});
+  rig.gpt.run(loader.load(*formula_samples(config), {{0, 0}, {1, 1}, {2, 2}, {3, 3}}),
+              {.backward = true, .limits_experts = true});
   return rig.gpt.take_global_loss_sums().tokens;
 }
 
