@@ -41,4 +41,5 @@ expect 0 node9 "a good allocation without node9"
 echo node5 >"$folder/run/bad_nodes"
 job 0 $'a table\nok\n'
 expect 0 "" "a good allocation"
+[ ! -e "$folder/run/bad_nodes" ] || { echo "an empty list is left"; failed=1; }
 exit $failed

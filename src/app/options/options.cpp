@@ -64,8 +64,7 @@ std::string text_of_file(const std::string& path) {
     TRIREME_CHECK(comment == line.npos || comment == 0 || line[comment - 1] == ' ' || line[comment - 1] == '\t',
                   ConfigError,
                   "{}:{}: '#' begins a comment, so a value cannot contain it: put a blank before the comment, or give "
-                  "the option on "
-                  "the command line",
+                  "the option on the command line",
                   path, number);
   }
   return text;
