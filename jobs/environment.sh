@@ -16,10 +16,11 @@ LAUNCH=(srun --mpi=pmix --kill-on-bad-exit=0 --wait=60 --cpu-bind=none
   ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} "$(dirname "${BASH_SOURCE[0]}")/near_gpu.sh")
 
 # place NODE...: sets PLACE to the launcher's options for as many ranks on each of these nodes as the job has on its own. For
-# Open MPI's mpirun: PLACE=(--host NODE:RANKS,...).
+# Open MPI's mpirun: PLACE=(--host NODE:RANKS,...). Without --overlap (SLURM 20.11 or later) they would wait, sometimes for
+# minutes, until SLURM has given up the attempt before on a lost node.
 place() {
   local IFS=,
-  PLACE=(--nodes=$# --ntasks=$(($# * SLURM_NTASKS / SLURM_JOB_NUM_NODES)) --nodelist="$*")
+  PLACE=(--overlap --nodes=$# --ntasks=$(($# * SLURM_NTASKS / SLURM_JOB_NUM_NODES)) --nodelist="$*")
 }
 
 # A machine without SLURM: RANKS ranks, or one for each GPU, or for each core.

@@ -157,7 +157,7 @@ answering() {
   wait
 }
 starts_on() {
-  timeout 20 srun --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$(joined "$@")" true </dev/null >/dev/null 2>&1
+  timeout 20 srun --overlap --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$(joined "$@")" true </dev/null >/dev/null 2>&1
 }
 joined() { local IFS=,; echo "$*"; }
 

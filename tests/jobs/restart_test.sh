@@ -27,11 +27,13 @@ for node in ${4//,/ }; do grep "^$node " "$FOLDER/states" || echo "$node allocat
 END
 cat >"$FOLDER/bin/srun" <<'END'
 #!/bin/bash
-nodes=all count=- tasks=-
+nodes=all count=- tasks=- shares=
 while [[ $1 == --* ]]; do
-  case $1 in --nodelist=*) nodes=${1#*=} ;; --nodes=*) count=${1#*=} ;; --ntasks=*) tasks=${1#*=} ;; esac
+  case $1 in --overlap) shares=1 ;; --nodelist=*) nodes=${1#*=} ;; --nodes=*) count=${1#*=} ;; --ntasks=*) tasks=${1#*=} ;; esac
   shift
 done
+# SLURM has not ended the attempt before on a lost node.
+[ $nodes = all ] || [ $shares ] || { echo "Requested nodes are busy" >&2; exit 1; }
 if [ "$1" = true ]; then ! tr , '\n' <<<"$nodes" | grep -qxF -f "$FOLDER/silent"; exit; fi
 export RAN="$nodes $count $tasks"
 exec "$@"
