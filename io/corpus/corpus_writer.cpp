@@ -43,7 +43,8 @@ auto reader_of(const Spool& spool) {
 class CorpusFile final : public prepare::CorpusFrame {
  public:
   CorpusFile(const std::string& path, const data::Tokenizer& tokenizer, CorpusContents contents)
-      : tokenizer_(tokenizer),
+      : path_(path),
+        tokenizer_(tokenizer),
         contents_(std::move(contents)),
         dtype_(token_type(tokenizer.vocabulary_size())),
         payload_(tokenizer.payload()),
@@ -85,7 +86,23 @@ class CorpusFile final : public prepare::CorpusFrame {
     file_.close();
   }
 
+  void copy_around_tokens(const std::string& target) const override {
+    const Descriptor from(open(path_.c_str(), O_RDONLY | O_CLOEXEC)), to(open(target.c_str(), O_WRONLY | O_CLOEXEC));
+    TRIREME_CHECK(from && to, IoError, "cannot copy {} to {}: {}", path_, target, std::strerror(errno));
+    const auto copy = [&](std::int64_t begin, std::int64_t end) {
+      std::vector<std::byte> bytes;
+      for (; begin < end; begin += std::ssize(bytes)) {
+        bytes.resize(static_cast<std::size_t>(std::min<std::int64_t>(end - begin, std::int64_t{1} << 20)));
+        read_at(from.get(), path_, bytes.data(), bytes.size(), begin);
+        write_at(to.get(), target, bytes.data(), bytes.size(), begin);
+      }
+    };
+    copy(0, tokens_at_);
+    copy(tokens_at_ + contents_.tokens * static_cast<std::int64_t>(size_of(dtype_)), regular_file_size(path_));
+  }
+
  private:
+  std::string path_;
   const data::Tokenizer& tokenizer_;
   CorpusContents contents_;
   DType dtype_;

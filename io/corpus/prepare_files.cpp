@@ -81,6 +81,11 @@ class WorkFile final : public prepare::RandomAccessFile {
   void write(std::int64_t offset, std::string_view bytes) override {
     write_at(file_.get(), path_, bytes.data(), bytes.size(), offset);
   }
+  std::int64_t size_bytes() const override {
+    struct stat status {};
+    TRIREME_CHECK(fstat(file_.get(), &status) == 0, IoError, "cannot inspect {}: {}", path_, std::strerror(errno));
+    return status.st_size;
+  }
   void sync() override {
     TRIREME_CHECK(fsync(file_.get()) == 0, IoError, "cannot bring {} to the disk: {}", path_, std::strerror(errno));
   }

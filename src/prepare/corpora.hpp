@@ -134,7 +134,7 @@ struct CorpusContents {
   std::int64_t tokens = 0;
   std::int64_t max_id = -1;
   std::int64_t documents = 0;
-  Next next_document_offsets;  ///< documents + 1 int64
+  Next next_document_offsets = nullptr;  ///< documents + 1 int64
   std::int64_t sentences = 0;
   Next next_sentence_offsets = nullptr;             ///< sentences + 1 int64; never called without sentences
   std::optional<std::int64_t> learned_ranges = {};  ///< without a value all tokens are learned
@@ -157,6 +157,8 @@ class CorpusFrame {
   virtual TokenBlocks blocks() const = 0;
   /// Completes the file. `block_digests` are the `digest` of each block, one after another.
   virtual void finish(const std::string& block_digests) = 0;
+  /// Then copies all of it but the tokens to the file `target`, which has them at the same position.
+  virtual void copy_around_tokens(const std::string& target) const = 0;
 };
 
 /// Corpora in files, and their parts in progress.

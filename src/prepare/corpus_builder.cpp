@@ -3,22 +3,25 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
+#include "src/prepare/part_joiner.hpp"
 #include "src/prepare/token_copy.hpp"
 
 namespace trireme::prepare {
 namespace {
 
 constexpr const char* parts_suffix = ".parts";
-constexpr const char* stop_name = "stop";      // created by a failed rank to stop the others
-constexpr const char* corpus_name = "corpus";  // file in progress
+constexpr const char* stop_name = "stop";    // created by a failed rank to stop the others
+constexpr const char* frame_name = "frame";  // the corpus without its tokens
 constexpr double look_interval_s = 1;
 
 /// Returns the ranges without a part that rank `rank` tokenizes. Assigns the next largest to each rank in turn, to
@@ -74,116 +77,6 @@ class Progress {
   Timer since_look_;
 };
 
-/// Stretch of the corpus that comes from one part.
-struct JoinedPart {
-  PartSummary part;
-  std::int64_t first_token = 0;  // 1 if an empty document's end-of-document token is left out
-  std::int64_t first_end = 0;    // 1 if that document's end is
-  std::int64_t first_sentence_end = 0;
-  std::int64_t begin = 0;  // in the corpus
-};
-
-/// Joins parts into one corpus, in their order.
-class Joiner {
- public:
-  Joiner(const Corpora& corpora, const std::vector<std::string>& paths, const CorpusTextOptions& options)
-      : corpora_(corpora), paths_(paths) {
-    std::int64_t carried = 0;  // tokens of the document continued in the next part
-    std::int64_t last_sentence_end = 0;
-    for (const std::string& path : paths) {
-      const auto part = corpora.open_part(path, PartSection::tokens, 0);
-      JoinedPart joined{.part = part->summary(), .begin = contents_.tokens};
-      const std::int64_t mark = options.append_end_of_document ? 1 : 0;
-      report_.counts += joined.part.counts;
-      if (joined.part.begins_inside_document && joined.part.ends > 0 && carried + joined.part.first_end == mark) {
-        ++report_.counts.empty_documents;  // nor do earlier parts contain any of its tokens
-        joined.first_token = mark;
-        joined.first_end = 1;
-      }
-      const auto sentence_end = [&](std::int64_t i) {
-        return joined.begin - joined.first_token + part->sentence_end(i);
-      };
-      const std::int64_t sentences = joined.part.sentence_ends;
-      while (joined.first_sentence_end < sentences && sentence_end(joined.first_sentence_end) <= last_sentence_end) {
-        ++joined.first_sentence_end;
-      }
-      if (sentences > 0) last_sentence_end = std::max(last_sentence_end, sentence_end(sentences - 1));
-      contents_.sentences += joined.part.sentence_ends - joined.first_sentence_end;
-      contents_.tokens += joined.part.tokens - joined.first_token;
-      contents_.documents += joined.part.ends - joined.first_end;
-      if (options.chat) contents_.learned_ranges = contents_.learned_ranges.value_or(0) + joined.part.learned_ranges;
-      contents_.max_id = std::max(contents_.max_id, joined.part.max_id);
-      carried = joined.part.tokens - joined.part.last_end + (joined.part.ends == 0 ? carried : 0);
-      parts_.push_back(joined);
-    }
-    report_.tokens = contents_.tokens;
-    report_.documents = contents_.documents;
-    report_.sentences = contents_.sentences;
-  }
-
-  const CorpusBuildReport& report() const { return report_; }
-
-  /// Begins the corpus, to which all ranks copy its tokens.
-  std::unique_ptr<CorpusFrame> begin(const std::string& path, const data::Tokenizer& tokenizer) {
-    contents_.next_document_offsets = offsets(section(PartSection::ends, &JoinedPart::first_end));
-    contents_.next_sentence_offsets = offsets(section(PartSection::sentence_ends, &JoinedPart::first_sentence_end));
-    contents_.next_learned_ranges = section(PartSection::learned_ranges, nullptr);
-    return corpora_.begin(path, tokenizer, contents_);
-  }
-  std::vector<TakenTokens> taken() const {
-    std::vector<TakenTokens> taken;
-    for (const JoinedPart& joined : parts_) taken.push_back({joined.first_token, joined.begin});
-    return taken;
-  }
-
- private:
-  /// Returns the concatenated sections of the parts, each from its element `first` on, or all; ends count from the
-  /// beginning of the corpus.
-  CorpusContents::Next section(PartSection section, std::int64_t JoinedPart::*first) const {
-    return [this, section, first, index = std::size_t{0},
-            part = std::shared_ptr<PartReader>()](std::span<std::byte> out) mutable {
-      while (!out.empty()) {
-        const JoinedPart& joined = parts_[index];
-        if (!part) part = corpora_.open_part(paths_[index], section, first == nullptr ? 0 : joined.*first);
-        const std::size_t got = part->read(out);
-        add(out.first(got), joined.begin - joined.first_token);
-        out = out.subspan(got);
-        if (got == 0) {
-          part.reset();
-          ++index;
-        }
-      }
-    };
-  }
-
-  static void add(std::span<std::byte> offsets, std::int64_t added) {
-    for (std::size_t i = 0; i < offsets.size(); i += sizeof(added)) {
-      std::int64_t offset = 0;
-      std::memcpy(&offset, &offsets[i], sizeof(offset));
-      offset += added;
-      std::memcpy(&offsets[i], &offset, sizeof(offset));
-    }
-  }
-
-  /// Returns 0 followed by the values of `next`.
-  static CorpusContents::Next offsets(CorpusContents::Next next) {
-    return [next = std::move(next), at_start = true](std::span<std::byte> out) mutable {
-      if (std::exchange(at_start, false)) {
-        constexpr std::size_t offset_bytes = sizeof(std::int64_t);
-        std::memset(out.data(), 0, offset_bytes);
-        out = out.subspan(offset_bytes);
-      }
-      next(out);
-    };
-  }
-
-  const Corpora& corpora_;
-  const std::vector<std::string>& paths_;
-  std::vector<JoinedPart> parts_;
-  CorpusContents contents_;
-  CorpusBuildReport report_;
-};
-
 std::vector<std::size_t> numbers_in(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::size_t> numbers;
@@ -202,6 +95,53 @@ std::vector<std::size_t> missing_of(const WorkFiles& files, const std::vector<st
   }
   return missing;
 }
+
+/// Sends the blocks of rank 0 to all ranks.
+TokenBlocks broadcast_blocks(Communicator& comm, const TokenBlocks& blocks) {
+  std::istringstream stream(broadcast_text(
+      comm, fmt::format("{} {} {} {}", blocks.begin, blocks.token_bytes, blocks.block_tokens, blocks.tokens), 0));
+  TokenBlocks sent;
+  stream >> sent.begin >> sent.token_bytes >> sent.block_tokens >> sent.tokens;
+  return sent;
+}
+
+/// Copies this rank's parts into the corpus, while later ones are made, and the rest at the end.
+class OwnParts {
+ public:
+  OwnParts(const TokenCopy& copy, const TokenBlocks& blocks, std::vector<std::size_t> numbers)
+      : copy_(copy), blocks_(blocks), numbers_(std::move(numbers)) {}
+
+  /// After `made` of the parts were made: copies those that can be, in turn.
+  void copy_early(std::size_t made) {
+    const std::size_t before = results_.size();
+    while (results_.size() < made) {
+      std::optional<std::string> result = copy_.copy_part(blocks_, numbers_[results_.size()]);
+      if (!result) break;
+      results_.push_back(*result);
+    }
+    if (results_.size() > before) copy_.sync();
+  }
+
+  /// After all parts were made: copies those of `numbers` that were not, by all threads. Returns the text of digests.
+  std::string copy_rest(const TokenBlocks& blocks, std::vector<std::size_t> numbers, ThreadPool& pool) {
+    if (blocks.begin != blocks_.begin) results_.clear();
+    const auto copied = std::span(numbers_).first(results_.size());  // in ascending order
+    std::erase_if(numbers, [&](std::size_t number) { return std::ranges::binary_search(copied, number); });
+    std::vector<std::string> rest(numbers.size());
+    pool.parallel_for(std::ssize(numbers), [&](std::int64_t i) {
+      const auto at = static_cast<std::size_t>(i);
+      rest[at] = copy_.copy_part(blocks, numbers[at]).value();
+    });
+    copy_.sync();
+    return fmt::format("{}{}", fmt::join(results_, ""), fmt::join(rest, ""));
+  }
+
+ private:
+  const TokenCopy& copy_;
+  TokenBlocks blocks_;  // those of a corpus without an end
+  std::vector<std::size_t> numbers_;
+  std::vector<std::string> results_;  // digests of the first ones
+};
 
 /// Throws if the corpus would be empty or has too many bad lines.
 void check_report(const CorpusBuildReport& report, const CorpusTextOptions& options, std::int64_t input_bytes,
@@ -247,59 +187,80 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
 
   std::unique_ptr<WorkFolder> folder;
   std::string missing_text;
+  const TokenCopy copy(files, paths, folder_path);
+  const std::string frame_path = folder_path + "/" + frame_name;
+  PartJoiner joiner(*files.corpora, paths, options.text);
+  TokenBlocks blocks;
   collectively(comm, [&] {
     if (!leads) return;
     folder = files.work->lock_folder(folder_path, options.output, part_names);
     missing_text = fmt::format("{}", fmt::join(missing_of(*files.work, paths), " "));
+    copy.create_files();
+    // A frame of any great size shows where the tokens will lie. `copy_rest` checks it.
+    constexpr std::int64_t great = 1 << 20;
+    blocks = files.corpora->begin(frame_path, tokenizer, {.tokens = great})->blocks();
+    blocks.tokens = std::numeric_limits<std::int64_t>::max();
   });
   missing_text = broadcast_text(comm, missing_text, 0);
+  blocks = broadcast_blocks(comm, blocks);
+  const auto place_parts = [&] {
+    while (joiner.parts() < paths.size() && files.work->exists(paths[joiner.parts()])) {
+      joiner.add_next();
+      copy.place(joiner.parts() - 1, joiner.last_taken());
+      copy.place(joiner.parts(), {.begin = joiner.tokens()});
+    }
+  };
 
+  const std::vector<std::size_t> own = ranges_of_rank(comm.rank(), comm.size(), ranges, numbers_in(missing_text));
+  OwnParts own_parts(copy, blocks, own);
   collectively(comm, [&] {
     const std::string stop = folder_path + "/" + stop_name;
-    const std::vector<std::size_t> own = ranges_of_rank(comm.rank(), comm.size(), ranges, numbers_in(missing_text));
-    std::vector<RangePart> own_parts;
-    for (const std::size_t i : own) own_parts.push_back({&ranges[i], paths[i]});
+    std::vector<RangePart> parts;
+    for (const std::size_t i : own) parts.push_back({&ranges[i], paths[i]});
     const auto all = leads ? std::make_unique<Progress>(*files.work, ranges, paths, progress) : nullptr;
+    const auto begins_or_reads = [&](std::size_t number, std::int64_t bytes) {
+      if (bytes == 0) return comm.size() == 1 || !files.work->exists(stop);
+      if (all) all->update(own[number], bytes);
+      return true;
+    };
+    const auto made = [&](std::size_t number) {
+      if (leads) place_parts();
+      own_parts.copy_early(number + 1);
+    };
     try {
-      tokenize_ranges(files, own_parts, options.text, tokenizer, pool, [&](std::size_t number, std::int64_t bytes) {
-        if (bytes == 0) return comm.size() == 1 || !files.work->exists(stop);
-        if (all) all->update(own[number], bytes);
-        return true;
-      });
+      tokenize_ranges(files, parts, options.text, tokenizer, pool, {begins_or_reads, made});
     } catch (const Error&) {
       if (comm.size() > 1) files.work->touch(stop);
       throw;
     }
   });
 
-  const std::string corpus = folder_path + "/" + corpus_name;
   CorpusBuildReport report;
-  std::unique_ptr<Joiner> joiner;
   std::unique_ptr<CorpusFrame> frame;
-  TokenCopy copy;
   const Timer timer;
   collectively(comm, [&] {
     if (!leads) return;
     progress(input_bytes, input_bytes);
     if (paths.size() > 1) log::info("joining {} parts", paths.size());
-    joiner = std::make_unique<Joiner>(*files.corpora, paths, options.text);
-    report = joiner->report();
+    place_parts();
+    report = joiner.report();
     check_report(report, options.text, input_bytes, *folder);
-    frame = joiner->begin(corpus, tokenizer);
-    copy = {frame->blocks(), joiner->taken()};
+    frame = joiner.begin(frame_path, tokenizer);
+    blocks = frame->blocks();
   });
-  copy = TokenCopy::from_text(broadcast_text(comm, copy.text(), 0));
+  blocks = broadcast_blocks(comm, blocks);
   std::string own_digests;
   collectively(comm, [&] {
     std::vector<std::size_t> all(paths.size());
     std::iota(all.begin(), all.end(), 0);
-    own_digests = copy.copy(files, paths, ranges_of_rank(comm.rank(), comm.size(), ranges, all), corpus, pool);
+    own_digests = own_parts.copy_rest(blocks, ranges_of_rank(comm.rank(), comm.size(), ranges, all), pool);
   });
   const std::vector<std::string> digests = gather_text(comm, own_digests, 0);
   collectively(comm, [&] {
     if (!leads) return;
-    frame->finish(copy.digests(digests));
-    files.work->commit(corpus, options.output);
+    frame->finish(digests_of(blocks, digests));
+    frame->copy_around_tokens(copy.target());
+    files.work->commit(copy.target(), options.output);
     report.join_s = timer.elapsed_s();
     folder->keep_none();
   });

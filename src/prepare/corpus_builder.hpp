@@ -21,13 +21,13 @@ struct CorpusBuildReport {
   std::int64_t tokens = 0;
   std::int64_t sentences = 0;  ///< 0 if the text was not split
   CorpusTextCounts counts;
-  double join_s = 0;  ///< time to join the parts
+  double join_s = 0;  ///< time to join the parts, after the last one
 };
 
 /// Tokenizes text into a corpus, on all ranks of `comm`; rank 0 gets the report. The ranks divide the ranges of the
-/// input (`cut_input`) and make a part of each, then copy their parts into one file, which rank 0 completes. The corpus
-/// is bitwise independent of ranks and threads, and memory is constant. Empty documents are skipped and counted.
-/// `progress` is called on rank 0, at the start and periodically.
+/// input (`cut_input`) and make a part of each. They copy their parts into one file, each as soon as the earlier ones
+/// are made, which rank 0 completes. The corpus is bitwise independent of ranks and threads, and memory is constant.
+/// Empty documents are skipped and counted. `progress` is called on rank 0, at the start and periodically.
 ///
 /// Finished parts are kept in a folder, OUTPUT.parts, until the corpus is complete. The next build of the same output
 /// resumes a killed or failed one: parts of unchanged files, made with the same options, are reused. The folder is

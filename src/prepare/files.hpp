@@ -76,6 +76,7 @@ class RandomAccessFile {
   /// Fills `bytes` from `offset` on. Throws IoError at a premature end of file. Thread-safe.
   virtual void read(std::int64_t offset, std::span<char> bytes) const = 0;
   virtual void write(std::int64_t offset, std::string_view bytes) = 0;
+  virtual std::int64_t size_bytes() const = 0;
   /// Syncs all bytes written here to disk.
   virtual void sync() = 0;
 };

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "src/base/thread_pool.hpp"
 #include "src/prepare/corpora.hpp"
 #include "src/prepare/files.hpp"
 
@@ -16,21 +16,36 @@ struct TakenTokens {
   std::int64_t begin = 0;  ///< its number in the corpus
 };
 
-/// Copying of parts into the token blocks of a corpus, which ranks divide among themselves.
-struct TokenCopy {
-  TokenBlocks blocks;
-  std::vector<TakenTokens> taken;  ///< by part
+/// Copying of parts into the token blocks of a corpus, which ranks divide among themselves, also while later parts are
+/// made. A block is copied with the part in which it begins. Rank 0 writes the places of the parts to a file in which
+/// all ranks find them.
+class TokenCopy {
+ public:
+  /// `folder` is that of the parts `paths`. The arguments must outlive this object.
+  TokenCopy(const Files& files, const std::vector<std::string>& paths, const std::string& folder);
 
-  /// The same as a text, to send to other ranks.
-  std::string text() const;
-  static TokenCopy from_text(const std::string& text);
+  /// File that the tokens are copied to, at the position that they have in the corpus.
+  const std::string& target() const { return target_; }
+  /// On one rank, before all else: makes the two files.
+  void create_files() const;
+  /// On that rank: writes the place of part `number`, the next one. One after the last part has the end of the corpus.
+  void place(std::size_t number, TakenTokens taken) const;
 
-  /// Writes the blocks that begin in some of the parts `paths` to the corpus `target`, by all threads of `pool`, and
-  /// syncs them to disk. Returns their digests as a text. Verifies these parts. Throws IoError, DataError.
-  std::string copy(const Files& files, const std::vector<std::string>& paths, const std::vector<std::size_t>& numbers,
-                   const std::string& target, ThreadPool& pool) const;
-  /// Returns the digests of all blocks, one after another, from the results of `copy` on all ranks.
-  std::string digests(const std::vector<std::string>& results) const;
+  /// Copies the blocks that begin in a part, and verifies it. Returns their digests as a text for `digests`; none if
+  /// the places of the parts that hold them are not known yet. `blocks.tokens` may be too great by then. Throws
+  /// IoError, DataError.
+  std::optional<std::string> copy_part(const TokenBlocks& blocks, std::size_t number) const;
+  /// Syncs what was copied to disk.
+  void sync() const;
+
+ private:
+  const Files& files_;
+  const std::vector<std::string>& paths_;
+  std::string places_;
+  std::string target_;
 };
+
+/// Returns the digests of all blocks, one after another, from the results of `copy_part` for all parts.
+std::string digests_of(const TokenBlocks& blocks, const std::vector<std::string>& results);
 
 }  // namespace trireme::prepare

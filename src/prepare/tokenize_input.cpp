@@ -334,15 +334,17 @@ void tokenize_ranges(const Files& files, const std::vector<RangePart>& parts, co
     if (reader.has_next()) next = std::async(std::launch::async, [&] { return reader.next(); });
   };
   read_next();
-  for (std::size_t number = 0; number < parts.size() && progress(number, 0); ++number) {
+  for (std::size_t number = 0; number < parts.size() && progress.read(number, 0); ++number) {
     auto part = std::make_unique<PartBuilder>(files, parts[number], options, tokenizer);
     for (;;) {
       Batch batch = next.get();
       read_next();
       if (batch.pieces.empty()) {
         if (finishing.valid()) finishing.get();
-        finishing =
-            std::async(std::launch::async, [part = std::move(part), cuts = batch.forced_cuts] { part->finish(cuts); });
+        finishing = std::async(std::launch::async, [&, number, part = std::move(part), cuts = batch.forced_cuts] {
+          part->finish(cuts);
+          if (progress.made) progress.made(number);
+        });
         break;
       }
       std::vector<EncodedPiece> encoded(batch.pieces.size());
@@ -351,7 +353,7 @@ void tokenize_ranges(const Files& files, const std::vector<RangePart>& parts, co
         encoded[at] = encoder.encode(batch.pieces[at]);
       });
       for (std::size_t i = 0; i < encoded.size(); ++i) part->add(batch.pieces[i], encoded[i]);
-      progress(number, batch.bytes_read);
+      progress.read(number, batch.bytes_read);
     }
   }
   if (finishing.valid()) finishing.get();

@@ -58,9 +58,13 @@ struct RangePart {
   std::string path;
 };
 
-/// Called with the number of a range and the bytes of it read so far: at its beginning with 0, where it returns whether
-/// to go on, then periodically.
-using RangeProgress = std::function<bool(std::size_t, std::int64_t)>;
+/// Functions that are called with the number of a range.
+struct RangeProgress {
+  /// With the bytes of it read so far: at its beginning with 0, where it returns whether to go on, then periodically.
+  std::function<bool(std::size_t, std::int64_t)> read;
+  /// After its part was written, for one range after another, on a thread beside the next one.
+  std::function<void(std::size_t)> made = nullptr;
+};
 
 /// Tokenizes input ranges into parts. All threads of `pool` encode pieces of text in batches, and the results are
 /// written in order. The output is thus independent of the threads, and memory of the ranges. While a batch is encoded

@@ -205,6 +205,23 @@ TEST_F(CorpusBuilder, GivesTheSameCorpusWhereverTheInputIsCutIntoParts) {
   }
 }
 
+// Blocks have a million tokens: those of the first parts are copied while later parts are made.
+TEST_F(CorpusBuilder, GivesTheSameCorpusFromSeveralBlocksAndParts) {
+  for (int i = 0; i < 12; ++i) {
+    std::string text = random_text(static_cast<std::uint32_t>(i), 2000);
+    while (text.size() < 300'000) text += text;
+    file(fmt::format("{}.txt", i), text);
+  }
+  build();
+  const std::string first = test::content_of(options_.output);
+  for (const std::int64_t part_bytes : {100'000, 700'000}) {
+    options_.part_bytes = part_bytes;
+    build();
+    EXPECT_TRUE(test::content_of(options_.output) == first) << "parts of " << part_bytes;
+  }
+  EXPECT_GT(io::CorpusStore(options_.output).blocks(), 2);
+}
+
 TEST_F(CorpusBuilder, CutsRunsWithoutABoundaryAndCountsThem) {
   use_small_bpe();
   options_.text.reader.piece_bytes = 50;
