@@ -15,6 +15,7 @@ case "$#:${1:-}" in
 esac
 if [ -n "$text" ]; then
   [ -f "$text" ] && [ -r "$text" ] || { echo "$text is not a file that can be read." >&2; exit 2; }
+  [ "$(wc -l <"$text")" -ge 20 ] || { echo "$text has fewer than 20 lines, the last twentieth of which are held out." >&2; exit 2; }
   [ "$(wc -c <"$text")" -ge 200000 ] || { echo "$text has less than 200 kB: too little to learn from." >&2; exit 2; }
 fi
 

@@ -102,6 +102,7 @@ void MetricsFile::write(const train::TrainRecord& r) {
                                     {"params_norm", r.params_norm}}) {
     if (value) optional += fmt::format(R"("{}": {}, )", name, number(*value));
   }
+  if (r.skipped && r.skip_reason == train::Skip::requested) optional += R"("skip_requested": true, )";
   optional += experts_text(r.experts);
   if (r.num_zeros) optional += fmt::format(R"("num_zeros": {}, )", *r.num_zeros);
   file_.append(fmt::format(

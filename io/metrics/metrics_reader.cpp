@@ -131,9 +131,10 @@ class Reader {
     run_.consumed_samples = static_cast<std::int64_t>(
         number_of(record, "consumed_samples").value_or(static_cast<double>(run_.consumed_samples)));
     run_.expert_layers = expert_layers_of(record);
+    const bool computes_nothing = json_member(record.object, "skip_requested") == true;
     for (std::size_t i = 0; i < report::quantities.size(); ++i) {
       const auto found = record.object.find(std::string(report::quantities[i].key));
-      if (found == record.object.end()) continue;
+      if (found == record.object.end() || (computes_nothing && !found->is_number())) continue;
       std::optional<Curve>& curve = run_.curves[i];
       if (!curve) curve = new_curve();
       curve->add(record.iteration, number_of(record, report::quantities[i].key));

@@ -32,6 +32,18 @@ int after_output(int exit_code) {
   return exit_code;
 }
 
+/// Prints a text, on the first process. Returns the exit code.
+int show(bool is_first, const std::string& text) {
+  if (!is_first) return 0;
+  std::fputs(text.c_str(), stdout);
+  try {
+    return after_output(0);
+  } catch (const Error& error) {
+    fmt::print(stderr, "trireme: {}\n", error.what());
+    return static_cast<int>(error.exit_code());
+  }
+}
+
 /// Runs a command on one process: prints its error once and returns that error's exit code.
 int run_alone(const app::Call& call) {
   log::initialise(0, 1);
@@ -62,12 +74,10 @@ extern "C" int trireme_main(int argc, char** argv) {
   const std::string name = words.empty() ? "" : words.front();
   const bool first = mpi::launched_rank() == 0;  // under mpirun, help is printed once
   if (name == "--help" || name == "-h" || name == "help") {
-    if (first) std::fputs(app::program_help().c_str(), stdout);
-    return 0;
+    return show(first, app::program_help());
   }
   if (name == "--version") {
-    if (first) fmt::print("trireme {}\n", app::version());
-    return 0;
+    return show(first, fmt::format("trireme {}\n", app::version()));
   }
   try {
     log::renews_lines();

@@ -86,6 +86,12 @@ memory out err >rehearsed
 done_by 1 plan "${layout[@]}" --cluster cpu --ranks-per-node 2 --no-search
 check "plan and train know the same memory" [ "$(memory out)" = "$(cat rehearsed)" ]
 
+# The command and the batch file, as a shell reads them.
+printf 'cluster = cpu\nranks-per-node = 2\nno-search = true\n' >plan.ini
+done_by 1 plan --config plan.ini "${layout[@]}" --pipeline-model-parallel-layout 'Et*2|t*2L' --batch-file quoted.sh
+check "a layout is one word" [ "$(grep -c -- "--pipeline-model-parallel-layout 'Et\*2|t\*2L'" out quoted.sh)" = "$(printf 'out:1\nquoted.sh:1')" ]
+check "the file of plan's own options is not train's" [ "$(cat out quoted.sh | grep -c -- --config)" = 0 ]
+
 # Refused.
 refused 2 "there is no cluster dgx-b300: give one of dgx-2h" 1 plan --model gpt2-8.3b --cluster dgx-b300 --global-batch-size 8
 refused 2 "--cluster must be given" 1 plan --model gpt2-8.3b --global-batch-size 8

@@ -80,6 +80,16 @@ check "the restart begins at the step that was saved meanwhile" \
 check "no line of the metrics is lost" every_iteration m.jsonl
 check "no iteration is done twice" [ "$(grep -o '"lost_iterations":[0-9]*' m.jsonl.lives | tail -1)" = '"lost_iterations":0' ]
 
+# An evaluation alone adds to the records of training.
+cp m.jsonl.lives before
+echo "the ship" >ship.txt
+on 1 train "${endless[@]:0:${#endless[@]}-2}" --eval-iters 1 --load chain --skip-train --metrics-file m.jsonl --tensorboard-dir curves \
+  --sample-prompts ship.txt
+grep lm_loss m.jsonl >trained.jsonl
+check "--skip-train keeps the records of training" every_iteration trained.jsonl
+check "and adds its own, with samples" [ "$code $(grep -c valid_loss m.jsonl) $(grep -c '"samples"' m.jsonl)" = "0 1 1" ]
+check "it is no attempt of the run" cmp before m.jsonl.lives
+
 # A disk that is full under the records: one warning for each option, and training goes on.
 mkdir full
 faulty() { # faulty ERROR AT TIMES ARGUMENT...: calls that change files in full/ fail, from number AT on

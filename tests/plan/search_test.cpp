@@ -256,6 +256,20 @@ TEST(Search, RanksGridsByTheFastestLayoutThatFits) {
   EXPECT_LT(costs.rehearsals, 40);
 }
 
+TEST(Search, FindsTheFastestGridHoweverManyAreWanted) {
+  for (const double limit : {0.2e6, 0.3e6, 0.4e6, 0.6e6, 1e6}) {
+    SimpleCosts costs;
+    costs.limit = limit;
+    const SearchResult one = search(space_of(32), costs, 1), many = search(space_of(32), costs, 20);
+    ASSERT_EQ(one.grids.empty(), many.grids.empty());
+    if (one.grids.empty()) continue;
+    EXPECT_EQ(one.grids.front().step.step_ms, many.grids.front().step.step_ms) << limit;
+    for (const Rejection& rejection : one.rejections) {
+      EXPECT_GE(rejection.amount, 0) << limit;
+    }
+  }
+}
+
 TEST(Search, ReportsTheMemoryNeeded) {
   SimpleCosts costs;
   costs.limit = 1e4;

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
+#include <limits>
 #include <numeric>
 #include <span>
 
@@ -59,11 +61,14 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
 
 void RunReports::open_records(double load_ms) {
   const std::string& path = config_.run.metrics_file;
-  const train::Progress& done = trainer_.progress();
+  // An evaluation alone adds to the records of training, and is no attempt of it.
+  const bool trains = !config_.run.schedule.skip_training;
+  train::Progress done = trainer_.progress();
+  if (!trains) done = {.iteration = std::numeric_limits<std::int64_t>::max(), .tested = true};
   const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is from an older run
   if (!path.empty()) {
     metrics_ = std::make_unique<io::MetricsFile>(path, job_.backend.get());
-    attempts_ = std::make_unique<io::AttemptFile>(path);
+    if (trains) attempts_ = std::make_unique<io::AttemptFile>(path);
   }
   if (!config_.report.tensorboard.folder.empty()) {
     tensorboard_ =
@@ -74,14 +79,14 @@ void RunReports::open_records(double load_ms) {
   }
   io::EarlierIterations earlier;
   if (metrics_) earlier = metrics_->begin(done);
-  if (!goes_on) earlier = {};
+  if (!goes_on || !trains) earlier = {};
   previous_record_s_ = earlier.last_written;
-  if (metrics_ && goes_on) history_ = io::read_attempts(io::AttemptFile::beside(path));
+  if (attempts_ && goes_on) history_ = io::read_attempts(io::AttemptFile::beside(path));
   const bool has_earlier = !history_.empty();
   history_.emplace_back().start = attempt_start(earlier, load_ms);
   trained_ms_ = earlier.kept_ms;
   if (has_earlier) log_goodput();
-  if (!metrics_) return;
+  if (!attempts_) return;
   attempt("<metrics_file>", [&] {
     attempts_->note_start(goes_on ? io::AttemptFile::Opening::append : io::AttemptFile::Opening::replace,
                           *history_.back().start);
@@ -225,6 +230,11 @@ report::AttemptStart RunReports::attempt_start(const io::EarlierIterations& earl
   const char* slurm_job = std::getenv("SLURM_JOB_ID");
   const parallel::ProcessGrid& grid = job_.grid;
   const std::optional<train::DevicePeak> peak = device_peak();
+  std::vector<report::OptionValue> options = config_.option_values;
+  for (report::OptionValue& option : options) {
+    // A report may be made in another folder.
+    if (option.name == "save") option.value = std::filesystem::absolute(option.value).lexically_normal().string();
+  }
   return {.time = std::time(nullptr),
           .began = job_.began,
           .previous_written = static_cast<std::int64_t>(earlier.last_written),
@@ -243,7 +253,7 @@ report::AttemptStart RunReports::attempt_start(const io::EarlierIterations& earl
           .iteration = trainer_.progress().iteration,
           .lost_iterations = earlier.lost,
           .lost_ms = earlier.lost_ms,
-          .options = config_.option_values};
+          .options = std::move(options)};
 }
 
 void RunReports::note_end(int exit_code, const std::string& reason) {

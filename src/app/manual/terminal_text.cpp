@@ -56,6 +56,12 @@ std::string shell_word(std::string_view text) {
   return is_plain ? std::string(text) : fmt::format("'{}'", single_quoted(text));
 }
 
+std::string shell_words(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_word(word);
+  return text;
+}
+
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::string result;
   std::size_t column = indent;

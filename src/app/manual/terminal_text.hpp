@@ -17,6 +17,8 @@ std::string single_quoted(std::string_view text);
 
 /// Returns `text` as one word for a shell, quoted unless all characters are plain.
 std::string shell_word(std::string_view text);
+/// Returns several, with blanks between them.
+std::string shell_words(const std::vector<std::string>& words);
 
 /// Breaks `text` into lines at spaces. Each line after the first starts with `indent` spaces.
 std::string wrapped(const std::string& text, std::size_t indent = 0);

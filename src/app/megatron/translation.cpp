@@ -33,11 +33,11 @@ bool is_grouped_number(const std::string& text) {
          std::ranges::all_of(text, [](char c) { return c == '_' || is_digit(c); });
 }
 
-/// Returns a value without the quotes around it, and a number without underscores.
-std::string cleaned(std::string value, bool is_path) {
+/// Returns a value without the quotes around it, and a number, not in a text, without underscores.
+std::string cleaned(std::string value, bool is_text) {
   const bool quoted = value.size() > 1 && value.front() == value.back() && (value[0] == '\'' || value[0] == '"');
   if (quoted) value = value.substr(1, value.size() - 2);
-  if (!is_path && is_grouped_number(value)) std::erase(value, '_');
+  if (!is_text && is_grouped_number(value)) std::erase(value, '_');
   return value;
 }
 
@@ -148,7 +148,8 @@ class Translator {
       values.push_back(arguments_[i + k]);
       verdict.flag += ' ' + arguments_[i + k];
     }
-    for (std::string& value : values) value = cleaned(value, !own.empty() && options_.takes_path(own));
+    const bool is_text = !own.empty() && (options_.takes_path(own) || own == "validation-set-names");
+    for (std::string& value : values) value = cleaned(value, is_text);
     if (of_command == nullptr) {
       if (values.size() == 1) verdict.row = find_flag(name, values.front());
       if (const Flag* beside = flag_beside(all_flags(), name)) verdict.row = beside;

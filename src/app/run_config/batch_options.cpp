@@ -29,20 +29,23 @@ train::BatchSteps steps_of(std::string text, std::int64_t sequence_length) {
 
 }  // namespace
 
-std::int64_t scaled_number(std::string text) {
+std::int64_t scaled_number(const std::string& text) {
   constexpr std::pair<char, double> units[] = {{'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'T', 1e12}};
   double scale = 1;
+  std::string_view digits = text;
   for (const auto& [letter, value] : units) {
     if (text.empty() || std::toupper(static_cast<unsigned char>(text.back())) != letter) continue;
     scale = value;
-    text.pop_back();
+    digits.remove_suffix(1);
     break;
   }
-  const auto number = parse_number<double>(text);
+  const auto number = parse_number<double>(digits);
   constexpr double limit = 1e18;
   TRIREME_CHECK(number && *number >= 0 && *number * scale <= limit, ConfigError,
                 "'{}' is not a number from 0 to 1e18, with or without K, M, B or T", text);
-  return static_cast<std::int64_t>(*number * scale);
+  const double scaled = *number * scale, whole = std::round(scaled);
+  TRIREME_CHECK(std::abs(scaled - whole) <= 1e-9 * whole, ConfigError, "'{}' is not a whole number", text);
+  return static_cast<std::int64_t>(whole);
 }
 
 void BatchOptions::declare(Options& options, RunKind kind) {

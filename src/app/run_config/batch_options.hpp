@@ -16,7 +16,7 @@ constexpr Range update_count(double min) { return {min, 1e18}; }
 
 /// Reads a number of tokens, samples or steps, with or without a unit of thousands to trillions (1e12): "2.5K". Throws
 /// ConfigError.
-std::int64_t scaled_number(std::string text);
+std::int64_t scaled_number(const std::string& text);
 
 /// Kind of a run: pretraining on corpora, or a task, whose length is given in epochs.
 enum class RunKind { pretraining, task };

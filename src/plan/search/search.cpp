@@ -50,8 +50,10 @@ class Search {
     }
     std::ranges::stable_sort(timed, {}, [](const TimedGrid& grid) { return grid.layouts.front().step_ms; });
     for (TimedGrid& grid : timed) {
-      // More than wanted: by `improve`, a grid may overtake others.
-      if (std::ssize(result_.grids) < 2 * wanted) {
+      // More than wanted: by `improve`, a grid may overtake others. A found layout may be slower than a later grid's
+      // fastest.
+      const bool has_enough = std::ssize(result_.grids) >= 2 * wanted;
+      if (!has_enough || grid.layouts.front().step_ms < slowest_wanted(wanted)) {
         find_fitting(grid);
       } else {
         slower_.push_back(&grid);
@@ -92,6 +94,14 @@ class Search {
     } else {
       result_.rejections.push_back({ranks, grid.fault});
     }
+  }
+
+  /// Returns the step's time of the slowest grid wanted so far.
+  double slowest_wanted(int wanted) const {
+    std::vector<double> times;
+    for (const RankedGrid& grid : result_.grids) times.push_back(grid.step.step_ms);
+    std::ranges::sort(times);
+    return times.at(static_cast<std::size_t>(wanted) - 1);
   }
 
   /// Rejects the slowest grids, beyond this number.

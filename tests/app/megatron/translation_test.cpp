@@ -190,6 +190,7 @@ TEST_F(Translate, TranslatesSpellingsOfNamesAndValues) {
             Words("--eval-iters 0 --position-embedding-type rope"));
   EXPECT_EQ(words("--save 2026_01 --lr -1"), Words("--save 2026_01 --lr -1"))
       << "a path is no number, and a negative value is still a value";
+  EXPECT_EQ(words("--validation-set-names 2023_12 2024_01"), Words("--validation-set-names 2023_12 2024_01"));
 }
 
 TEST_F(Translate, LeavesOtherWordsToTheParser) {

@@ -79,6 +79,7 @@ TEST(RunConfig, TakesStepsOfTheBatchInTokens) {
   EXPECT_EQ(steps("0:32 100K:64 250K:96"), (Levels{{0, 32}, {97, 64}, {244, 96}}));
   EXPECT_EQ(steps("250k:96,0:32, 0.1M:64"), (Levels{{0, 32}, {97, 64}, {244, 96}}));
   EXPECT_EQ(steps("0:64 4B:32 1T:8"), (Levels{{0, 64}, {3906250, 32}, {976562500, 8}}));
+  EXPECT_EQ(steps("0:64 8.2M:8.008K"), (Levels{{0, 64}, {8007, 8008}})) << "not one less";
   const auto refused = [&](const Words& words, const std::string& message) {
     EXPECT_THAT([&] { read_by_samples(words); }, ThrowsMessage<ConfigError>(HasSubstr(message)));
   };
@@ -86,6 +87,8 @@ TEST(RunConfig, TakesStepsOfTheBatchInTokens) {
   refused({"--step-batch-size-schedule", "0:16 100"}, "'100' is not TOKENS:BATCH");
   refused({"--step-batch-size-schedule", "0:16 abc:32"}, "'abc' is not a number from 0 to 1e18");
   refused({"--step-batch-size-schedule", " "}, "must begin at 0");
+  refused({"--step-batch-size-schedule", "0:4 64:8.9"}, "'8.9' is not a whole number");
+  refused({"--step-batch-size-schedule", "0:xK"}, "'xK' is not a number");
   refused("--step-batch-size-schedule 0:16 --global-batch-size 16", "exclude each other");
   refused("--step-batch-size-schedule 0:16 --rampup-batch-size 8 8 100", "exclude each other");
   expect_refused("--data-path a.h5 --step-batch-size-schedule 0:16", "needs --train-samples instead");

@@ -56,7 +56,7 @@ Launch split_launch(const Words& words) {
 
 /// Returns the number of ranks that torchrun, deepspeed or a similar launcher starts; nothing if it is not given.
 std::optional<int> ranks_of(const Words& launcher) {
-  int ranks = 1;
+  std::int64_t ranks = 1;
   bool found = false;
   for (std::size_t i = 0; i < launcher.size(); ++i) {
     std::string name = launcher[i].substr(0, launcher[i].find('='));
@@ -69,10 +69,10 @@ std::optional<int> ranks_of(const Words& launcher) {
                                                         : "";
     const int count = parse_number<int>(value).value_or(0);
     if (count < 1 || count > 100000) return {};
-    ranks *= count;
+    ranks = std::min<std::int64_t>(ranks * count, max_ranks + 1);
     found = found || is_per_node;
   }
-  return found ? std::optional(ranks) : std::nullopt;
+  return found && ranks <= max_ranks ? std::optional(static_cast<int>(ranks)) : std::nullopt;
 }
 
 /// Returns the value of `flag` on a command line; empty if it is absent.
@@ -117,7 +117,11 @@ class CommandOptions {
   int model_ranks() const {
     if (!reader_) return 1;
     const GridOptions& grid = reader_->parsed().parallel.grid;
-    return grid.tensor * grid.pipeline * grid.context;
+    std::int64_t ranks = 1;
+    for (const int size : {grid.tensor, grid.pipeline, grid.context}) {
+      ranks = std::min<std::int64_t>(ranks * size, max_ranks + 1);
+    }
+    return static_cast<int>(ranks);
   }
 
  private:

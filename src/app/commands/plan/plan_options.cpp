@@ -15,7 +15,8 @@ namespace {
 
 /// Options of this command only, and those of the layout, which `train_options` writes separately.
 constexpr std::string_view own_options =
-    "cluster nodes ranks-per-node calibrate no-search top json constants cases batch-file svg trace-file compare "
+    "config cluster nodes ranks-per-node calibrate no-search top json constants cases batch-file svg trace-file "
+    "compare "
     "show-schedule micro-batches data-parallel-size tensor-model-parallel-size pipeline-model-parallel-size "
     "context-parallel-size expert-model-parallel-size expert-tensor-parallel-size expert-load-factor "
     "num-virtual-stages-per-pipeline-rank schedule "

@@ -166,7 +166,7 @@ void print_text(const PlanReport& report) {
     fmt::print("\nnot proposed\n");
     for (const std::string& line : reasons_of(report.result)) fmt::print("  {}\n", line);
   }
-  fmt::print("\ntrireme train --data-path CORPUS.h5 --train-iters N --lr X {}\n", fmt::join(report.train_options, " "));
+  fmt::print("\ntrireme train --data-path CORPUS.h5 --train-iters N --lr X {}\n", shell_words(report.train_options));
 }
 
 std::string batch_file_of(const PlanReport& report) {
@@ -201,7 +201,7 @@ std::string batch_file_of(const PlanReport& report) {
       has_gpus
           ? fmt::format("#SBATCH --gpus-per-node={}\n#SBATCH --cpus-per-task=12\n", cluster.ranks_per_node)
           : fmt::format("#SBATCH --cpus-per-task={}\n", std::max(1, cluster.cores_per_node / cluster.ranks_per_node)),
-      fmt::join(report.train_options, " "), has_gpus ? "cuda" : "cpu");
+      shell_words(report.train_options), has_gpus ? "cuda" : "cpu");
 }
 
 }  // namespace trireme::app

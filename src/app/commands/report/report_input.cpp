@@ -26,7 +26,7 @@ void check_is_no_input(const std::string& output, const std::string& input) {
 
 /// Returns the metrics file in a run folder: metrics.jsonl, or the only one; empty if there is none.
 std::string metrics_in(const std::string& folder) {
-  if (fs::exists(folder + "/metrics.jsonl")) return folder + "/metrics.jsonl";
+  if (io::is_there(folder + "/metrics.jsonl")) return folder + "/metrics.jsonl";
   std::vector<std::string> found;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
@@ -72,19 +72,19 @@ std::string steps_folder(const std::string& folder, const report::Run& run) {
   if (!folder.empty()) candidates = {folder + "/checkpoints", folder};
   if (const report::AttemptStart* start = run.newest_start()) {
     for (const report::OptionValue& option : start->options) {
-      if (option.name == "save") candidates.push_back(option.value);
+      if (option.name == "save" && fs::path(option.value).is_absolute()) candidates.push_back(option.value);
     }
   }
   for (const std::string& candidate : candidates) {
-    if (fs::is_directory(candidate) && !io::CheckpointStore(candidate).steps().empty()) return candidate;
+    if (io::is_folder(candidate) && !io::CheckpointStore(candidate).steps().empty()) return candidate;
   }
   return "";
 }
 
 /// Reads a run, each curve in so many columns, for the page `output`, which must not be one of its files.
 report::Run read_run(const std::string& path, const std::string& output, int columns) {
-  TRIREME_CHECK(fs::exists(path), IoError, "there is no {}: give a run folder, or a file of --metrics-file", path);
-  const bool is_folder = fs::is_directory(path);
+  TRIREME_CHECK(io::is_there(path), IoError, "there is no {}: give a run folder, or a file of --metrics-file", path);
+  const bool is_folder = io::is_folder(path);
   report::Run run;
   fs::path named = fs::absolute(path).lexically_normal();
   if (!named.has_filename()) named = named.parent_path();
@@ -98,7 +98,8 @@ report::Run read_run(const std::string& path, const std::string& output, int col
     io::read_metrics(metrics, columns, run);
     run.attempts = io::read_attempts(io::AttemptFile::beside(metrics));
   }
-  if (is_folder && fs::is_regular_file(path + "/lives")) {
+  std::error_code unknown;
+  if (is_folder && fs::is_regular_file(path + "/lives", unknown)) {
     run.attempts = report::join_attempts(std::move(run.attempts), io::read_job_notes(path + "/lives"));
   }
   if (const std::string steps = steps_folder(is_folder ? path : "", run); !steps.empty()) {

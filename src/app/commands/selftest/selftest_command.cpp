@@ -137,7 +137,13 @@ int selftest_command(const CommandLine& line) {
   if (!line.read(options)) return 0;
   line.environment().engine()->set_max_wait(60 * o.device.timeout_minutes);
   if (const selftest::Report missing = find_missing_gpus(line.environment(), o.device.backend); !missing.passed()) {
-    if (line.environment().rank() == 0) print(missing);
+    if (line.environment().rank() == 0) {
+      print(missing);
+      if (!o.json.empty()) {
+        io::TemporaryFile json(o.json);
+        write_report(json, missing);
+      }
+    }
     return exit_code_of(missing, line.environment().rank());
   }
   Job job(line.environment(), options, o.grid, o.device);

@@ -121,6 +121,15 @@ TEST(LaunchReport, NamesTheRanksThatShareAModel) {
   EXPECT_THAT(few.text, HasSubstr("start a multiple of 16 ranks, which share a model, not 8"));
 }
 
+TEST(LaunchReport, RefusesMoreRanksThanThereAre) {
+  const LaunchReport many = report_on(
+      "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 64 --num-attention-heads 16 "
+      "--seq-length 8 --tensor-model-parallel-size 65536 --pipeline-model-parallel-size 65536 --lr 1 --train-iters 1 "
+      "--data-path a.h5");
+  EXPECT_FALSE(many.runs);
+  EXPECT_THAT(many.text, HasSubstr("a job has at most 99999 ranks"));
+}
+
 TEST(LaunchReport, CountsTheRanksOfDeepSpeed) {
   const std::string path = testing::TempDir() + "launch_report_ds.json";
   std::ofstream(path) << R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2,
