@@ -166,8 +166,12 @@ void read_rotary(const Settings& settings, const json& file, HuggingFaceModel& m
     scaling.interpolation = rotary.number("factor", 1);
     return;
   }
-  scaling.factor = rotary.number("factor", 1);
-  scaling.positions = rotary.integer("original_max_position_embeddings", config.max_positions);
+  constexpr const char* original = "original_max_position_embeddings";
+  scaling.positions = settings.integer(original, rotary.integer(original, config.max_positions));
+  const bool follows_positions = kind == "yarn" && scaling.positions > 0;
+  scaling.factor = rotary.number(
+      "factor",
+      follows_positions ? static_cast<double>(config.max_positions) / static_cast<double>(scaling.positions) : 1);
   if (kind == "llama3") {
     scaling.kind = RotaryScalingKind::llama3;
     scaling.slow_turns = rotary.number("low_freq_factor", 1);

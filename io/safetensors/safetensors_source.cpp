@@ -241,13 +241,13 @@ SafetensorsSource::SafetensorsSource(const std::string& path) : description_(pat
   const std::string single = path + "/" + safetensors_name;
   if (!is_folder(path + "/.")) {
     add_file(path);
-  } else if (is_there(index)) {
-    add_index(path, index);
+  } else if (is_there(single)) {  // first, as transformers does: its exports leave an index of earlier parts there
+    add_file(single);
   } else {
-    TRIREME_CHECK(is_there(single), DataError,
+    TRIREME_CHECK(is_there(index), DataError,
                   "there is neither {} nor {} in {}: weights are read from safetensors files", safetensors_name,
                   safetensors_index_name, path);
-    add_file(single);
+    add_index(path, index);
   }
 }
 

@@ -54,7 +54,7 @@ std::unique_ptr<exchange::TensorSource> open_torch_weights(const std::string& pa
   const std::string index = path + "/" + torch_weights_index_name;
   std::vector<std::string> paths{is_single ? path : path + "/" + torch_weights_name};
   std::map<std::string, std::string> expected;  // file of each tensor
-  if (!is_single && is_there(index)) {
+  if (!is_single && !is_there(paths.front()) && is_there(index)) {
     expected = parse_weight_map(read_whole_file(index, max_index_bytes, Symlinks::follow), index);
     std::set<std::string> names;
     for (const auto& [tensor, file] : expected) names.insert(file);

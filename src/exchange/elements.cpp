@@ -2,17 +2,31 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
 namespace trireme::exchange {
 namespace {
 
+/// Returns the fp32 number beside `value` whose last bit is set, if it is not one itself. Rounding this to 16 bits
+/// gives what rounding `value` does (Boldo and Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+float rounded_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (static_cast<double>(nearest) == value || !std::isfinite(nearest)) return nearest;
+  const bool is_beyond = std::abs(static_cast<double>(nearest)) > std::abs(value);
+  const float truncated = is_beyond ? std::nextafter(nearest, 0.0f) : nearest;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(truncated) | 1u);
+}
+
 template <class To, class From>
 To converted(From value) {
   if constexpr (std::is_same_v<From, To>) {
     return value;
   } else {
+    if constexpr (sizeof(To) == 2 && std::is_same_v<From, double>) return static_cast<To>(rounded_to_odd(value));
     // 16-bit types convert only from and to fp32.
     using Between = std::conditional_t<sizeof(To) == 2 || sizeof(From) == 2, float, double>;
     return static_cast<To>(static_cast<Between>(value));

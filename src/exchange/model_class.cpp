@@ -20,7 +20,7 @@ std::string misfit(const model::Field& field, const ModelConfig& config, const M
                : fmt::format("without {}: all models of the class have it", field.tag());
   }
   return fmt::format("{} {}: all models of the class have {}", field.tag(), field.text(config),
-                     field.names.empty() ? "the default" : field.text(like));
+                     field.names.empty() || field.text(like).empty() ? "the default" : field.text(like));
 }
 
 /// Classes that differ in one part from a supported one, and this part.
@@ -96,8 +96,10 @@ const ModelClass& model_class_of(const ModelConfig& config, std::string_view nam
   for (const model::Field& field : model::fields()) {
     const bool is_stored = !field.attribute.empty() && field.is_used(config);
     const bool is_setting = !config_key(field, result).empty();
-    // An export has plain norm weights.
-    if (!is_stored || is_setting || field.attribute == "norm_1p" || field.attribute == "output") continue;
+    // An export has plain norm weights. The type of the routers' logits is one of computation.
+    const bool is_left_out =
+        field.attribute == "norm_1p" || field.attribute == "output" || field.attribute == "router_type";
+    if (!is_stored || is_setting || is_left_out) continue;
     if (field.get(ours) != field.get(like)) misfits.push_back(misfit(field, ours, like));
   }
   if (config.rotary_scaling.interpolation != 1 && config.rotary_scaling.kind != model::RotaryScalingKind::none) {

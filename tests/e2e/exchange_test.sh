@@ -226,5 +226,10 @@ done
 check "an imported model continues as the one that was exported" cmp bytes.text bytes-in.text
 refused 2 "would be loaded instead of step 0" 1 checkpoint import --input bytes-out --output bytes
 
+mkdir tokens-out
+touch tokens-out/{tokenizer.model,chat_template.jinja,vocab.txt}
+done_by 1 checkpoint export --load bytes --output tokens-out
+check "an export leaves no tokenizer of an earlier one" [ "$(cd tokens-out && ls)" = "$(cd bytes-out && ls)" ]
+
 done_by 1 eval --load bytes-in --data-path corpus.h5
 check "a corpus of the original tokenizer fits" grep -q '"perplexity"' out

@@ -195,6 +195,23 @@ TEST(ConfigJson, APhi3RotatesPartOfAHeadAndScalesNothing) {
               HasSubstr("llama3 and yarn; LongRoPE's factors"));
 }
 
+TEST(ConfigJson, YarnFollowsThePositions) {
+  const auto scaling = [](const std::string& rest) {
+    const model::RotaryScaling of_file =
+        config_of(fmt::format(R"(LlamaForCausalLM"], "max_position_embeddings": 64{})", rest)).rotary_scaling;
+    return std::pair(of_file.positions, of_file.factor);
+  };
+  const auto given = scaling(R"(, "rope_scaling": {"type": "yarn", "factor": 4.0,
+                                "original_max_position_embeddings": 16})");
+  EXPECT_EQ(given.first, 16);
+  EXPECT_EQ(given.second, 4);
+  EXPECT_EQ(scaling(R"(, "rope_scaling": {"type": "yarn", "factor": null,
+                       "original_max_position_embeddings": 16})"),
+            given);
+  EXPECT_EQ(scaling(R"(, "original_max_position_embeddings": 16, "rope_scaling": {"type": "yarn", "factor": 4.0})"),
+            given);
+}
+
 TEST(ConfigJson, AMixtralHasTheWidthOfItsExperts) {
   HuggingFaceModel model;
   model.model_class = &model_class_from("MixtralForCausalLM");

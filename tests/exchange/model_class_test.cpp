@@ -74,6 +74,8 @@ TEST(ModelClass, AModelWithExpertsIsAMixtralOrWithNormsOfQueriesAndKeysAQwen3) {
   config.experts.count = 4;
   config.experts.ffn_hidden = 6;  // that of a Mixtral: it has no dense block of another width
   EXPECT_EQ(model_class_of(config).name, "MixtralForCausalLM");
+  config.experts.fp32_router = true;
+  EXPECT_EQ(model_class_of(config).name, "MixtralForCausalLM") << "the routers' type is one of computation";
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(config, "LlamaForCausalLM"); }),
               HasSubstr("<num_experts> 4: all models of the class have the default"));
   EXPECT_THAT(message_of<ConfigError>([&] { model_class_of(small_llama(), "MixtralForCausalLM"); }),
@@ -306,7 +308,9 @@ TEST(ModelClass, NoFieldIsLostSilently) {
     for (const model::Field& field : model::fields()) {
       const auto value = test::other_value(field, defaults);
       const bool is_stored = !field.attribute.empty() && (field.stored_if == nullptr || field.stored_if(defaults));
-      if (!value || !is_stored || !config_key(field, model_class).empty() || field.attribute == "norm_1p") continue;
+      if (!value || !is_stored || !config_key(field, model_class).empty()) continue;
+      if (field.attribute == "norm_1p" || field.attribute == "router_type")
+        continue;  // exported in another form, or none
       model::ModelConfig changed = defaults;
       field.set(changed, *value);
       if (field.get(canonical(changed)) == field.get(canonical(defaults))) continue;  // no effect in this model

@@ -69,6 +69,18 @@ TEST(TensorMap, MetasOrderOfChannelsBecomesHalves) {
   EXPECT_EQ(rows_of(map, source, "h.0.attn.qkv.weight", 1, 6), std::vector<float>(rows.begin() + 4, rows.begin() + 28));
 }
 
+TEST(Elements, AreRoundedOnceFromFp64To16Bits) {
+  const double tie = 1 + 0x1p-8;  // between 1 and the next bf16
+  const std::vector<double> values{tie + 0x1p-40, tie - 0x1p-40, tie, -tie - 0x1p-40, 1e300, 0x1p-140};
+  std::vector<bf16> rounded(values.size());
+  convert(std::as_bytes(std::span(values)).data(), DType::fp64, std::as_writable_bytes(std::span(rounded)).data(),
+          DType::bf16, std::ssize(values));
+  std::vector<float> back;
+  for (const bf16 value : rounded) back.push_back(static_cast<float>(value));
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(back, ElementsAre(1 + 0x1p-7f, 1.0f, 1.0f, -1 - 0x1p-7f, infinity, 0));
+}
+
 // Scores are those of Meta's order only if the weights of norms move with their channels.
 TEST(TensorMap, NormsOfQueriesAndKeysFollowTheirChannels) {
   model::ModelConfig config = small_llama();

@@ -45,7 +45,8 @@ std::int64_t ModelOptions::default_sequence_length() const {
   return given.value_or(preset_positions);
 }
 
-model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const {
+model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64_t corpus_vocabulary,
+                                        std::optional<std::int64_t> needed) const {
   Problems problems;
   const model::ModelConfig known = known_config(problems);
   model::ModelConfig config = known;
@@ -55,7 +56,7 @@ model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64
     config.ffn_hidden = as_known ? known.ffn_hidden : model::default_ffn_hidden(config.hidden, config.gated);
   }
   apply_positions(config, sequence_length, problems);
-  apply_vocabulary(config, corpus_vocabulary, problems);
+  apply_vocabulary(config, corpus_vocabulary, needed.value_or(corpus_vocabulary), problems);
   problems.expect(
       config.ffn_hidden > 0,
       fmt::format("--swiglu at --hidden-size {}: two thirds of 4 x {} are less than 64 columns; give --ffn-hidden-size",
@@ -180,14 +181,14 @@ void ModelOptions::apply_positions(model::ModelConfig& config, std::int64_t sequ
   problems.attempt([&] { model::check_sequence_length(config, sequence_length); });
 }
 
-void ModelOptions::apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary,
+void ModelOptions::apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary, std::int64_t needed,
                                     Problems& problems) const {
   // WordPiece vocabularies differ in size, and the tokenizer adds [BOS] and [EOS] to them.
   const bool is_corpus = !checkpoint && (preset.empty() || config.is_bert());
   const bool is_given = fields.given("vocab-size");
   if (!is_given && is_corpus) config.vocabulary = corpus_vocabulary;
   problems.expect(
-      config.vocabulary >= corpus_vocabulary,
+      config.vocabulary >= needed,
       is_given ? fmt::format("--vocab-size {} is smaller than the corpus' vocabulary of {} tokens", config.vocabulary,
                              corpus_vocabulary)
       : checkpoint

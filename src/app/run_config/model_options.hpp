@@ -88,8 +88,10 @@ struct ModelOptions {
   std::int64_t default_sequence_length() const;
   /// Returns the requested configuration: the values of the checkpoint or preset, unless an option overrides them.
   /// Without either, positions default to the sequence length and the vocabulary to the corpus'. A BERT's vocabulary
-  /// always defaults to the corpus'. Throws one ConfigError that lists all problems.
-  model::ModelConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary) const;
+  /// always defaults to the corpus'. It has at least `needed` tokens, by default all of the corpus'. Throws one
+  /// ConfigError that lists all problems.
+  model::ModelConfig config(std::int64_t sequence_length, std::int64_t corpus_vocabulary,
+                            std::optional<std::int64_t> needed = {}) const;
   /// Lists the values of `config` that the preset has set besides the shape, as "name value, ..."; empty without a
   /// preset.
   std::string preset_values(const model::ModelConfig& config) const;
@@ -101,7 +103,8 @@ struct ModelOptions {
   /// Applies the options that do not depend on the data to `config`, which has the values of `known_config`.
   void apply_form(model::ModelConfig& config, Problems& problems) const;
   void apply_positions(model::ModelConfig& config, std::int64_t sequence_length, Problems& problems) const;
-  void apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary, Problems& problems) const;
+  void apply_vocabulary(model::ModelConfig& config, std::int64_t corpus_vocabulary, std::int64_t needed,
+                        Problems& problems) const;
 };
 
 /// Options of initial weights.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
@@ -136,6 +137,12 @@ std::vector<std::string> Tokenizer::special_spellings() const {
 
 bool Tokenizer::can_cut(std::string_view text, std::size_t at) const { return is_word_cut(text, at); }
 
+std::vector<std::int32_t> Tokenizer::known_ids(std::span<const std::int32_t> ids) const {
+  std::vector<std::int32_t> known;
+  std::ranges::copy_if(ids, std::back_inserter(known), [&](std::int32_t id) { return id < vocabulary_size(); });
+  return known;
+}
+
 void Tokenizer::check_ids(std::span<const std::int32_t> ids) const {
   const std::int64_t size = vocabulary_size();
   const auto bad = std::ranges::find_if(ids, [&](std::int32_t id) { return id < 0 || id >= size; });
@@ -212,6 +219,16 @@ std::string ids_digest_of(const std::string& name, const std::string& payload) {
   std::vector<std::int32_t> added = bpe.added;
   std::ranges::sort(added);
   return text_digest(text + ids_text(added));
+}
+
+std::int64_t needed_ids(const std::string& name, const std::string& payload, std::int64_t vocabulary_size) {
+  if (name != "gpt2" && name != "huggingface") return vocabulary_size;
+  const BpeVocabulary vocabulary = bpe_from_payload(payload);
+  std::set<std::int64_t> added(vocabulary.added.begin(), vocabulary.added.end());
+  added.insert(vocabulary.special.begin(), vocabulary.special.end());
+  std::int64_t needed = vocabulary_size;
+  while (added.contains(needed - 1)) --needed;
+  return needed;
 }
 
 TokenizerComparison compare_tokenizers(const std::string& name, const std::string& payload,

@@ -59,6 +59,8 @@ class Tokenizer {
   std::vector<std::int32_t> stops() const;
   /// The special tokens and the definition as one text, from which `tokenizer_from_payload` makes an equal tokenizer.
   std::string payload() const { return special_tokens_text(special_) + definition(); }
+  /// The ids without those beyond the vocabulary, which no text has: a model may have more rows.
+  std::vector<std::int32_t> known_ids(std::span<const std::int32_t> ids) const;
   /// Digest of the payload.
   std::string digest() const;
   /// Digest of what decides the ids of texts: see `ids_digest_of`.
@@ -172,6 +174,10 @@ std::unique_ptr<Tokenizer> tokenizer_from_payload(const std::string& name, const
 /// give the same ids to a text. It covers neither the special tokens nor the one that ends documents. Throws DataError
 /// if the payload is damaged.
 std::string ids_digest_of(const std::string& name, const std::string& payload);
+
+/// Returns the number of ids up to the last that is no added token: a model may lack rows for those at the end, as
+/// Gemma 3's do.
+std::int64_t needed_ids(const std::string& name, const std::string& payload, std::int64_t vocabulary_size);
 
 /// Result of comparing two tokenizers.
 struct TokenizerComparison {

@@ -154,6 +154,9 @@ TEST(SafetensorsSource, AnIndexAndItsFilesMustAgree) {
               HasSubstr("expects in"));
   EXPECT_THAT(index(R"({"weight_map": {"a": "model-1.safetensors", "c": "model-1.safetensors"}})"),
               HasSubstr("expects the tensor 'c'"));
+  write_file(folder / "model.safetensors", header("c"), "56");
+  EXPECT_EQ(SafetensorsSource(folder.path()).tensors()[0].name, "c") << "a single file comes before an index";
+  std::filesystem::remove(folder / "model.safetensors");
   std::filesystem::remove(folder / safetensors_index_name);
   EXPECT_THAT(message_of<DataError>([&] { SafetensorsSource none(folder.path()); }), HasSubstr("there is neither"));
 }

@@ -147,6 +147,19 @@ struct ExportedStep {
   exchange::ExportResult files;
 };
 
+/// Removes those files of an earlier export to this folder that this one does not replace: transformers would read
+/// them.
+void remove_other_files(const std::string& folder, const std::map<std::string, std::string>& tokenizer_files) {
+  std::error_code error;
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
+                           "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt", "chat_template.jinja",
+                           "chat_template.json", "additional_chat_templates", "generation_config.json"}) {
+    const std::string path = fmt::format("{}/{}", folder, name);
+    if (!tokenizer_files.contains(name)) std::filesystem::remove_all(path, error);
+    TRIREME_CHECK(!error, IoError, "cannot delete {}: {}", path, error.message());
+  }
+}
+
 ExportedStep export_step(Communicator& world, const ExportOptions& o, const OpenCheckpoint& source) {
   const Attributes& attributes = source.description.attributes;
   const DType trained = trained_dtype(attributes);
@@ -193,6 +206,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
     if (o.adapter) {
       return write(io::adapter_names.description, io::adapter_json(model.peft, !model.description.config.is_bert()));
     }
+    remove_other_files(o.output, tokenizer_files);
     for (const auto& [name, text] : tokenizer_files) write(name, text);
     if (!model.description.config.is_bert() && !tokenizer_files.contains("generation_config.json")) {
       write("generation_config.json", io::generation_config_json(model.description));

@@ -51,9 +51,16 @@ void settle_tokenizer(const ImportOptions& options, ImportInput& input, bool is_
                 options.input, vocabulary - 1, end);
     }
   }
-  TRIREME_CHECK(input.tokenizer->vocabulary_size() <= vocabulary, DataError,
+  const std::int64_t surplus = input.tokenizer->vocabulary_size() - vocabulary;
+  const std::int64_t needed =
+      data::needed_ids(input.tokenizer->name(), input.tokenizer->payload(), input.tokenizer->vocabulary_size());
+  TRIREME_CHECK(needed <= vocabulary, DataError,
                 "the tokenizer beside {} has {} tokens, the model only {}: it is another model's. Try --no-tokenizer",
                 options.input, input.tokenizer->vocabulary_size(), vocabulary);
+  if (surplus > 0 && is_root) {
+    log::info("{} of the tokenizer, from {} on, have no row in the model: text with them is refused",
+              counted(surplus, "added token"), vocabulary);
+  }
   data::SpecialTokens special = input.tokenizer->special();
   if (!special.stops.empty()) return;
   special.stops = input.special.stops;
