@@ -53,8 +53,9 @@ class TextFiles final : public prepare::InputFiles {
     return io::row_group_begin(*table, path, at);
   }
   bool is_same(const std::string& a, const std::string& b) const override {
-    std::error_code ignored;
-    return a == b || std::filesystem::equivalent(a, b, ignored);
+    std::error_code ignored;  // one of the files may not exist yet
+    return a == b || std::filesystem::equivalent(a, b, ignored) ||
+           std::filesystem::weakly_canonical(a, ignored) == std::filesystem::weakly_canonical(b, ignored);
   }
 };
 

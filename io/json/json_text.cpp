@@ -43,7 +43,7 @@ class ValuePath {
 class KeyHandler : public nlohmann::json_sax<json> {
  public:
   KeyHandler(std::string_view keys, std::string location, const char* remedy, bool accepts_null = false)
-      : keys_(split(keys, ',')),
+      : keys_(keys.empty() ? std::vector<std::string_view>{keys} : split(keys, ',')),
         texts_(keys_.size()),
         location_(std::move(location)),
         remedy_(remedy),

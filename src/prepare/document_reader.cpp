@@ -55,18 +55,27 @@ bool DocumentReader::next(TextPiece& document) {
 /// Reads the next line of JSON, or an entire text.
 bool DocumentReader::next_whole(TextPiece& document) {
   if (!reader_->next(document)) return false;
-  for (TextPiece piece; !document.ends_document && reader_->next(piece); document.ends_document = piece.ends_document) {
-    document.bytes += piece.bytes;
-    TRIREME_CHECK(static_cast<std::int64_t>(document.bytes.size()) <= options_.max_bytes, DataError,
+  const auto check_size = [&] {
+    TRIREME_CHECK(document.is_json || static_cast<std::int64_t>(document.bytes.size()) <= options_.max_bytes, DataError,
                   "{}: the document has more than {} bytes; <max_line> allows more, <input_format> lines makes each "
                   "line a document",
                   document.path, options_.max_bytes);
+  };
+  check_size();
+  for (TextPiece piece; !document.ends_document && reader_->next(piece); document.ends_document = piece.ends_document) {
+    document.bytes += piece.bytes;
+    check_size();
   }
   return true;
 }
 
 /// Reads the next non-blank line of a text.
 bool DocumentReader::next_line(TextPiece& document) {
+  const auto check_size = [&](std::size_t size_bytes) {
+    TRIREME_CHECK(static_cast<std::int64_t>(size_bytes) <= options_.max_bytes, DataError,
+                  "{}: the line at byte {} has more than {} bytes; <max_line> allows more", rest_.path,
+                  rest_.position + static_cast<std::int64_t>(rest_begin_), options_.max_bytes);
+  };
   for (bool at_end = false;;) {
     std::size_t end = rest_.bytes.find('\n', rest_begin_);
     while (end == std::string::npos && !at_end) {
@@ -78,20 +87,20 @@ bool DocumentReader::next_line(TextPiece& document) {
       rest_.bytes.erase(0, rest_begin_);
       rest_.position += static_cast<std::int64_t>(std::exchange(rest_begin_, 0));
       const std::size_t searched = rest_.bytes.size();
-      TRIREME_CHECK(static_cast<std::int64_t>(searched) <= options_.max_bytes, DataError,
-                    "{}: the line at byte {} has more than {} bytes; <max_line> allows more", rest_.path,
-                    rest_.position, options_.max_bytes);
+      check_size(searched);
       rest_.bytes += piece.bytes;
       end = rest_.bytes.find('\n', searched);
     }
     if (rest_begin_ == rest_.bytes.size()) return false;
     const std::size_t line_end = std::min(end, rest_.bytes.size());
+    check_size(line_end - rest_begin_);
     document = {.bytes = rest_.bytes.substr(rest_begin_, line_end - rest_begin_),
                 .is_json = false,
                 .ends_document = true,
                 .path = rest_.path,
                 .position = rest_.position + static_cast<std::int64_t>(rest_begin_)};
     rest_begin_ = std::min(line_end + 1, rest_.bytes.size());
+    if (document.bytes.ends_with('\r')) document.bytes.pop_back();
     if (!std::ranges::all_of(document.bytes, data::is_ascii_space)) return true;
   }
 }

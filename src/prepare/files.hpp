@@ -27,6 +27,7 @@ struct FileRange {
   std::string path;
   std::int64_t begin = 0;
   std::int64_t end = INT64_MAX;
+  std::string identity = {};  ///< if given, `InputFileInfo::identity` that the file must keep while it is read
 };
 
 /// Sequential bytes of a file, unpacked if compressed.

@@ -175,6 +175,7 @@ TextReader::TextReader(Files files, std::vector<FileRange> ranges, TextReaderOpt
     : files_(std::move(files)), ranges_(std::move(ranges)), options_(std::move(options)) {
   for (FileRange& range : ranges_) {
     const InputFileInfo file = files_.inputs->inspect(range.path);
+    check_unchanged(range, file);
     range.end = std::min(range.end, file.size_bytes);
     ends_file_.push_back(range.end == file.size_bytes);
     holds_json_.push_back(is_read_as_json(file, range.path, options_.format));
@@ -185,6 +186,11 @@ TextReader::TextReader(Files files, std::vector<FileRange> ranges, TextReaderOpt
     check_is_text(range.path, head);
     if (options_.check_utf8) check_no_byte_order_mark(range.path, head, options_);
   }
+}
+
+void TextReader::check_unchanged(const FileRange& range, const InputFileInfo& file) {
+  TRIREME_CHECK(range.identity.empty() || file.identity == range.identity, DataError,
+                "{} changed while it was read: run the command again once it is complete", range.path);
 }
 
 bool TextReader::next(TextPiece& piece) {
@@ -199,6 +205,7 @@ bool TextReader::next(TextPiece& piece) {
       }
       if (next_line(piece)) return true;
     }
+    if (range_number_ > 0) check_unchanged(range(), files_.inputs->inspect(range().path));
     if (range_number_ == ranges_.size()) return false;
     open_next();
   }

@@ -136,6 +136,7 @@ class TextReader {
   const FileRange& range() const { return ranges_[range_number_ - 1]; }
   void open_next();
   bool fill(std::size_t wanted);
+  static void check_unchanged(const FileRange& range, const InputFileInfo& file);
   bool next_line(TextPiece& piece);
   void next_text(TextPiece& piece);
   void take(std::size_t size_bytes, TextPiece& piece);

@@ -293,7 +293,7 @@ std::vector<InputRange> cut_input(const Files& files, const std::vector<std::str
                       : cut_of_text(*files.inputs, path, wanted, size, options, forced);
         next.forced_cuts = forced ? 1 : 0;
       }
-      range.files.push_back({path, begin, end});
+      range.files.push_back({path, begin, end, file.identity});
       range.bytes += end - begin;
       description += fmt::format("{} {} {} {}\n", file.identity, is_json ? "lines" : "text", begin, end);
       if (end < size) {

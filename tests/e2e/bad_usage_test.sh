@@ -75,6 +75,10 @@ refused 2 "--bf16 contradicts --dtype fp32
 refused 2 "--communicator, --allow-tf32, --gemm-cache, --check-launches: for GPUs only, but this job runs on the backend cpu" \
   2 train "${run[@]}" --backend cpu --allow-tf32 --communicator staged --gemm-cache none --check-launches
 refused 4 "--backend cuda: " 2 train "${run[@]}" --backend cuda
+refused 2 "--train-samples 3 are fewer than the first batch has" 1 train "${model[@]}" --data-path corpus.h5 --lr 0.1 \
+  --train-samples 3 --global-batch-size 4
+refused 2 "--url-key has an empty key: give one, or leave the option out" 1 corpus clean --input x --output y --url-key ""
+refused 2 "--json-key has an empty key" 1 corpus build --input x --output y --tokenizer bytes --json-key ""
 refused 2 "--micro-batches and --micro-batch-size exclude each other" \
   1 plan --show-schedule --pp 2 --micro-batches 4 --micro-batch-size 2
 refused 2 "--micro-batches is for --show-schedule: give --global-batch-size instead" \

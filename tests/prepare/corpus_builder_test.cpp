@@ -222,6 +222,21 @@ TEST_F(CorpusBuilder, GivesTheSameCorpusFromSeveralBlocksAndParts) {
   EXPECT_GT(io::CorpusStore(options_.output).blocks(), 2);
 }
 
+TEST_F(CorpusBuilder, RefusesATextThatGrowsWhileItIsRead) {
+  file("a.txt", random_text(1, 2000));
+  file("b.txt", random_text(2, 10));
+  options_.part_bytes = 1000;
+  bool grew = false;
+  ThreadPool pool(1);
+  SelfCommunicator self;
+  const auto grow = [&](std::int64_t, std::int64_t) {
+    if (!std::exchange(grew, true)) std::ofstream(directory_ / "b.txt", std::ios::app) << " more";
+  };
+  EXPECT_THAT([&] { build_corpus(disk, options_, *tokenizer_, pool, self, grow); },
+              ThrowsMessage<DataError>(HasSubstr("b.txt changed while it was read")));
+  EXPECT_FALSE(std::filesystem::exists(options_.output));
+}
+
 TEST_F(CorpusBuilder, CutsRunsWithoutABoundaryAndCountsThem) {
   use_small_bpe();
   options_.text.reader.piece_bytes = 50;

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/prepare/disk.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace trireme::prepare {
@@ -53,6 +54,28 @@ TEST(DocumentReader, GivesEveryDocumentToOneRankInOrder) {
       EXPECT_EQ(documents({paths.begin() + 1, paths.end()}, options, ranks), by_lines) << ranks << " ranks";
     }
   }
+}
+
+TEST(DocumentReader, DropsTheCarriageReturnOfALine) {
+  const test::TemporaryDirectory directory;
+  std::ofstream(directory / "a.txt") << "one\r\ntwo\r\n\r\nthree";
+  TextReaderOptions options;
+  options.format = TextFormat::lines;
+  EXPECT_EQ(documents({directory / "a.txt"}, options, 1), (std::vector<std::string>{"one", "two", "three"}));
+}
+
+TEST(DocumentReader, LimitsLinesAndTextsToTheByte) {
+  const test::TemporaryDirectory directory;
+  std::ofstream(directory / "a.txt") << "short\n123456";
+  TextReaderOptions options;
+  const auto error = [&] { return test::message_of<DataError>([&] { documents({directory / "a.txt"}, options, 1); }); };
+  options.max_bytes = 11;
+  EXPECT_THAT(error(), testing::HasSubstr("the document has more than 11 bytes"));
+  options.format = TextFormat::lines;
+  options.max_bytes = 5;
+  EXPECT_THAT(error(), testing::HasSubstr("the line at byte 6 has more than 5 bytes"));
+  options.max_bytes = 6;
+  EXPECT_EQ(error(), "nothing was thrown");
 }
 
 }  // namespace

@@ -39,11 +39,11 @@ class Tokens {
     return {.decode =
                 [self](std::span<const std::int32_t> ids) {
                   std::string text;
-                  self->tokenizer_->decode(ids, text);
+                  self->tokenizer_->decode_continuation(ids, text);
                   return text;
                 },
             .encode = [self](std::string_view text,
-                             std::vector<std::int32_t>& ids) { self->tokenizer_->encode(text, ids); },
+                             std::vector<std::int32_t>& ids) { self->tokenizer_->encode_continuation(text, ids); },
             .is_special =
                 [self](std::int32_t id) {
                   return static_cast<std::size_t>(id) >= self->special_.size() ||

@@ -33,6 +33,12 @@ void assign_number(const std::string& text, Range range, const char* kind, T& va
 
 /// Throws ConfigError if a path is empty, often due to an unset variable in a batch file. Throws IoError if it is too
 /// long for any file system.
+void check_keys(const std::string& keys, const std::string& option) {
+  const std::vector<std::string_view> parts = split(keys, ',');
+  TRIREME_CHECK(!parts.empty() && std::ranges::find(parts, "") == parts.end(), ConfigError,
+                "{} has an empty key: give one, or leave the option out", option);
+}
+
 void check_path(const std::string& path, const std::string& option) {
   constexpr std::size_t max_path_bytes = 4095, max_name_bytes = 255;  // on Linux
   TRIREME_CHECK(!path.empty(), ConfigError, "{} has an empty name: give one, or leave the option out", option);
@@ -287,6 +293,9 @@ void Options::apply(const Source& source, std::vector<std::string>& problems) {
   for (const auto& [entry, last] : seen) {
     if (names_files(*entry)) {
       for (const std::string& path : last.values) check_path(path, "--" + last.option->name);
+    }
+    if (entry->placeholder.starts_with("KEY")) {
+      for (const std::string& keys : last.values) check_keys(keys, "--" + last.option->name);
     }
     try {
       entry->given = true;

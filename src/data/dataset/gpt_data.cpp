@@ -96,6 +96,7 @@ std::vector<SampleBudget> extend_budgets(std::vector<SampleBudget> earlier, cons
 
 bool has_samples(const std::vector<WeightedStore>& stores, const GptDataOptions& options, Split split) {
   return std::ranges::all_of(stores, [&](const WeightedStore& weighted) {
+    if (stores.size() > 1 && weighted.weight == 0) return true;  // belongs to a later stage
     const DocumentRange range = documents_of(*weighted.store, split, options.split_fractions, options.split_by);
     if (!weighted.store->learned_ranges()) return range.tokens() > options.sequence_length;
     return !packable_documents(*weighted.store, range, options.sequence_length).empty();

@@ -177,6 +177,8 @@ struct CleanCommandOptions {
       };
     }
     check_one_key(clean.reader.json_key);
+    TRIREME_CHECK(!options.given("quality-filters") || !split(quality_filters, ',').empty(), ConfigError,
+                  "--quality-filters is empty: name a filter, or leave it out");
     TRIREME_CHECK(!options.given("language") || !split(languages, ',').empty(), ConfigError,
                   "--language is empty. Try --language en, or leave it out to keep all");
   }

@@ -1,8 +1,10 @@
 #include "src/app/commands/commands.hpp"
 
+#include "io/corpus/corpus_store.hpp"
 #include "io/corpus/corpus_writer.hpp"
 #include "io/corpus/foreign_corpus.hpp"
 #include "io/corpus/prepare_files.hpp"
+#include "io/posix/folder.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/app/options/text_options.hpp"
 #include "src/app/run_config/data_options.hpp"
@@ -68,7 +70,9 @@ int corpus_split_command(const CommandLine& line) {
     if (sizes[i].documents > 0) {
       log_written(outputs[i], sizes[i]);
     } else {
-      log::info("{} would be empty and is not written", outputs[i]);
+      const bool is_older = io::is_there(outputs[i]);
+      log::info("{} would be empty and is not written{}", outputs[i],
+                is_older ? "; the file of this name is of an earlier split" : "");
     }
   }
   return 0;
@@ -110,6 +114,13 @@ int corpus_import_command(const CommandLine& line) {
   if (!line.read(options)) return 0;
   const auto tokenizer = tokens.make();
 
+  for (const std::string& input : inputs) {
+    const std::string prefix = io::megatron_prefix(input);
+    for (const std::string& file :
+         prefix.empty() ? std::vector{input} : std::vector{prefix + ".bin", prefix + ".idx"}) {
+      io::prepare_files().inputs->check_different(file, output);
+    }
+  }
   const io::FolderLock lock(output + ".lock", output);
   io::CorpusWriter writer(output, *tokenizer);
   for (const std::string& input : inputs) {
@@ -138,6 +149,12 @@ int corpus_export_command(const CommandLine& line) {
   options.require({"output-prefix"});
   if (!line.read(options)) return 0;
   const io::CorpusStore store(input);
+  for (const char* extension : {".bin", ".idx"}) {
+    for (const data::TokenStore* owner : store.token_owners()) {
+      io::prepare_files().inputs->check_different(owner->name(), prefix + extension);
+    }
+    io::prepare_files().inputs->check_different(input, prefix + extension);
+  }
   const io::FolderLock lock(prefix + ".lock", prefix);
   io::export_megatron(store, prefix);
   log::info("{0}.bin and {0}.idx: {1} documents, {2} tokens", prefix, store.documents(), store.token_count());

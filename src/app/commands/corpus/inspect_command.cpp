@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "io/corpus/corpus_store.hpp"
+#include "io/corpus/prepare_files.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/problems.hpp"
@@ -121,6 +122,9 @@ int corpus_inspect_command(const CommandLine& line) {
   problems.need(options, {"svg"}, statistics, "--statistics");
   problems.expect(statistics || paths.size() == 1, "several corpora need --statistics");
   problems.report();
+  if (!svg.empty()) {
+    for (const std::string& path : paths) io::prepare_files().inputs->check_different(path, svg);
+  }
   if (statistics) {
     print_statistics(paths, svg);
     return 0;

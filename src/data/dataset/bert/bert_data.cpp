@@ -109,6 +109,7 @@ BertSample BertSamples::make(std::int64_t index) const {
 
 bool has_samples(const std::vector<WeightedStore>& stores, const BertDataOptions& options, Split split) {
   return std::ranges::all_of(stores, [&](const WeightedStore& weighted) {
+    if (stores.size() > 1 && weighted.weight == 0) return true;  // belongs to a later stage
     const DocumentRange range = documents_of(*weighted.store, split, options.split_fractions, options.split_by);
     return has_bert_samples(*weighted.store, range, min_sentences_of(options.samples.masking));
   });

@@ -154,6 +154,7 @@ TEST(PackedSamples, NeedALearnedToken) {
   GptDataOptions options;
   options.sequence_length = s;
   EXPECT_FALSE(has_samples({{store}}, options, Split::train));
+  EXPECT_TRUE(has_samples({{conversations({2, 20}), 1}, {store, 0}}, options, Split::train)) << "of a later stage";
   options.fim.emplace();
   EXPECT_THAT(test::message_of<ConfigError>([&] { make_gpt_data({{store}}, options); }), HasSubstr("<fim_rate>"));
 }
