@@ -207,6 +207,8 @@ class TrainingLoop {
     if (data_.test && schedule_.eval_iterations > 0 && stop_ == Stop::none) {
       evaluate(data::Split::test, "", *data_.test, 0);
     }
+    if (stop_ == Stop::none && hooks_.sample) timed(hooks_.sample);
+    if (stop_ == Stop::none) measure_tasks();
     return stop_ == Stop::none ? RunEnd::complete : end_early();
   }
 
@@ -253,7 +255,8 @@ class TrainingLoop {
 
   void measure_tasks() {
     const std::int64_t iteration = progress().iteration;
-    const bool is_due = iteration == train_iterations_ || divides(schedule_.tasks_interval, iteration);
+    const bool is_due =
+        schedule_.skip_training || iteration == train_iterations_ || divides(schedule_.tasks_interval, iteration);
     if (!hooks_.measure_tasks || !is_due) return;
     std::vector<TaskRecord> records;
     timed([&] { records = hooks_.measure_tasks(); });
@@ -279,10 +282,11 @@ class TrainingLoop {
   /// Saves and reports. A planned stop of a run that saves nothing is complete, since nothing can be resumed.
   RunEnd end_early() {
     save_at_end();
-    const char* saved = hooks_.checkpoints == nullptr ? "nothing is saved without <save>"
-                        : hooks_.checkpoints->resumable()
-                            ? "everything is saved; run the same command again to continue"
-                            : "the weights are saved without the optimizer's state: continue with <no_load_optim>";
+    const std::string saved =
+        hooks_.checkpoints == nullptr ? "nothing is saved without <save>"
+        : hooks_.checkpoints->resumable()
+            ? "everything is saved; " + hooks_.continuation
+            : "the weights are saved without the optimizer's state: continue with <no_load_optim>";
     log::info("stopping after iteration {} of {}: {}; {}", progress().iteration, train_iterations_, text_of(stop_),
               saved);
     return hooks_.checkpoints != nullptr || stop_ == Stop::signal ? RunEnd::stopped_early : RunEnd::complete;

@@ -28,6 +28,8 @@ struct RunSchedule {
 struct RunHooks {
   /// Saves the run's checkpoints; null if it saves none.
   CheckpointWriter* checkpoints = nullptr;
+  /// Says how to continue a run that stopped early.
+  std::string continuation;
   /// Returns whether this rank was asked to stop, by a signal or a file; one rank suffices. Not collective.
   std::function<bool()> stop_requested;
   /// Receives records; null on ranks that keep none.

@@ -226,7 +226,10 @@ void Trainer::restore(const Attributes& attributes, OptimizerState optimizer) {
   }
   if (router_biases_) router_biases_->read([this](std::size_t i) { return masters_of(i); });
   model_.data_parallel().gather_parameters();
-  if (kept && loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
+  // A constant scale, as of bf16, says nothing of a dynamic one.
+  const std::string scale = "training.loss-scale";
+  const bool was_dynamic = !attributes.contains(scale) || attributes.get<std::string>(scale) == "dynamic";
+  if (kept && was_dynamic && loss_scaler_.dynamic()) loss_scaler_.restore(saved.loss_scale);
 }
 
 Rewind Trainer::rewind(const Attributes& attributes) {

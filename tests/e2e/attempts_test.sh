@@ -161,8 +161,8 @@ for name in valid_loss test_loss; do
   check "--skip-train: $name of a checkpoint is that of its training" close_to skipped trained 1e-5
 done
 check "--skip-train trains and saves nothing" [ "$(grep -c lm_loss skipped.jsonl) $(ls -d elsewhere 2>/dev/null)" = "0 " ]
-done_by 1 train "${run[@]}" --skip-train --metrics-file skipped.jsonl
-check "--skip-train measures initial weights" [ "$(field iteration skipped.jsonl | sort -u)" = 0 ]
+done_by 1 train "${run[@]}" --skip-train --metrics-file initial.jsonl
+check "--skip-train measures initial weights" [ "$(field iteration initial.jsonl | sort -u)" = 0 ]
 
 # Corpora without weights count by their tokens.
 tokens() { "$trireme" corpus inspect "$1" | sed -n 's/^tokens  *\([0-9]*\).*/\1/p'; }
@@ -245,6 +245,18 @@ done_by 1 train "${anew[@]}" --optimizer sgd --dry-run
 refused 3 "the checkpoint holds a different model" 1 train "${anew[@]}" --max-position-embeddings 32
 on 1 train "${run[@]}" --exit-duration-in-mins 1e-9 --save timed
 check "--exit-duration-in-mins saves and leaves with 75" [ "$code $(cat timed/LATEST)" = "75 step-00000001" ]
+
+check "the log says how to continue without --load" grep -q "continue with --load of the folder of --save" err
+
+# A smaller batch from here on needs more samples than all its iterations have.
+on 1 train "${run[@]:0:12}" --global-batch-size 16 --train-iters 20 --lr 0.01 --save batches --exit-interval 10
+done_by 1 train "${run[@]:0:12}" --global-batch-size 4 --train-iters 40 --lr 0.01 --save batches --load batches \
+  --override-opt-param-scheduler
+check "a smaller batch goes on to the end" [ "$(cat batches/LATEST)" = step-00000040 ]
+# The constant scale of bf16 says nothing of fp16's.
+on 1 train "${run[@]}" --bf16 --save scales --exit-interval 3
+done_by 1 train "${run[@]}" --fp16 --load scales
+check "a dynamic loss scale begins at its beginning" grep -q "loss scale 4.29" err
 
 # --dry-run checks everything and writes nothing.
 mkdir dry

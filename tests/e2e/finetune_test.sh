@@ -253,6 +253,8 @@ check "RACE writes letters" [ "$(grep -c '^[0-9]	[A-D]$' p)" -eq 7 ]
 refused 3 "--task SQUAD needs a BERT" 2 "${answer[@]}" --valid-data squad.json --pretrained-checkpoint gpt
 refused 3 "holds a model that has a head, fine-tuned for RACE" 1 "${tune[@]}" --pretrained-checkpoint stopped
 refused 2 "give --pretrained-checkpoint, or --load" 1 "${tune[@]}"
+refused 3 "batches of 4 examples, this one of 2, so that epochs differ. Give --global-batch-size 4" \
+  1 "${base[@]}" --train-data race --global-batch-size 2 --epochs 3 --load stopped --save stopped
 refused 2 "--doc-stride is for --task SQUAD" 1 "${tune[@]}" --pretrained-checkpoint bert --doc-stride 4
 refused 2 "have 11 examples, fewer than one batch" 1 "${base[@]}" --train-data race --pretrained-checkpoint bert --global-batch-size 12
 sed -i 's/neutral/maybe/' mnli.tsv

@@ -24,6 +24,17 @@ bool CheckpointOptions::goes_on_in_place() const {
   return is_same_folder(load, save) && !starts_anew() && !no_load_optimizer;
 }
 
+std::string CheckpointOptions::continuation() const {
+  if (goes_on_in_place()) return "run the same command again to continue";
+  std::string left_out;
+  for (const auto& [given, name] : {std::pair{finetune, "--finetune"},
+                                    {upcycling, "--moe-use-upcycling"},
+                                    {no_load_optimizer, "--no-load-optim"}}) {
+    if (given) left_out += (left_out.empty() ? ", without " : " and ") + std::string(name);
+  }
+  return "continue with --load of the folder of --save" + left_out;
+}
+
 void CheckpointOptions::declare(Options& options, RunKind kind) {
   options.add("save", &save, "DIR", "Folder for checkpoints.");
   options.add("load", &load, "DIR", "Resume from the newest checkpoint in this folder, or from one step's folder.");

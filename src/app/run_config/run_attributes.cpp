@@ -134,6 +134,7 @@ std::vector<std::string> settle_schedule(const Attributes& stored, ScheduleSourc
   options.decoupled_rate = train::decoupled_rate_from(stored);
   options.weight_decay_ramp = optim::weight_decay_ramp_from(stored);
   options.optimizer.weight_decay = stored.get<double>("training.weight-decay");
+  options.optimizer.decays_all = stored.contains("training.do-layernorm-bias-weight-decay");
   Attributes::Texts texts = run.texts();
   std::erase_if(texts, [](const auto& text) { return is_schedule(text.first); });
   for (const auto& [name, value] : stored.texts()) {

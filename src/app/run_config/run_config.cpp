@@ -124,8 +124,13 @@ void RunConfigReader::settle_training(int data_ranks, const std::optional<model:
     problems.attempt([&] { optim::validate(config_.precision.with_types(optimizer.adamw)); });
   }
   const GridOptions& grid = config_.parallel.grid;
-  const int ranks = data_ranks * grid.tensor * grid.pipeline * grid.context;
-  problems.attempt([&] { static_cast<void>(grid.of(ranks, data_ranks)); });
+  std::int64_t all_ranks = data_ranks;
+  for (const int size : {grid.tensor, grid.pipeline, grid.context}) {
+    all_ranks = std::min<std::int64_t>(all_ranks * size, max_ranks + 1);
+  }
+  problems.expect(all_ranks <= max_ranks, fmt::format("a job has at most {} ranks", max_ranks));
+  const int ranks = static_cast<int>(std::min<std::int64_t>(all_ranks, max_ranks));
+  if (all_ranks <= max_ranks) problems.attempt([&] { static_cast<void>(grid.of(ranks, data_ranks)); });
   config_.report.settle(ranks, config_.execution.cuda_graphs, problems);
 }
 

@@ -57,7 +57,7 @@ void RunOptions::declare(Options& options) {
                    "Add the exposed communication time to the objects of --metrics-file: milliseconds per iteration, "
                    "averaged over the ranks, in total and by group. Includes waits for late ranks.");
   options.add_flag("log-params-norm", &observations.params_norm,
-                   "Add the L2 norm of all parameters to the log and the objects of --metrics-file.");
+                   "Add the L2 norm of all parameters that are trained to the log and the objects of --metrics-file.");
   options.add_flag("log-num-zeros-in-grad", &observations.num_zeros, "Likewise the number of zero gradients.");
   options.add_flag(
       "log-options", &log_options,

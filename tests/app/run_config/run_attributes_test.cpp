@@ -201,6 +201,7 @@ TEST(SettledSchedule, OfTheCheckpointIsItsWhole) {
                        .initial = 0.02,
                        .wsd_style = optim::WsdDecayStyle::minus_sqrt,
                        .wsd_decay = 20};
+  saved.optimizer.decays_all = true;
   const Attributes stored = saved_run(saved);
   train::TrainOptions options = saved_options();
   Attributes run = small_run(options);
@@ -211,6 +212,7 @@ TEST(SettledSchedule, OfTheCheckpointIsItsWhole) {
   EXPECT_TRUE(options.lr_schedule.by_samples);
   EXPECT_FALSE(options.weight_decay_ramp);
   EXPECT_EQ(options.optimizer.weight_decay, 0.01);
+  EXPECT_TRUE(options.optimizer.decays_all);
   EXPECT_EQ(run, small_run(saved));
 }
 

@@ -91,6 +91,10 @@ class Finetuning {
         has_task ? fmt::format(". Or continue its run with --load {0} --save {0}", pretrained) : "");
     translation_.check_model(model_);
     const bool is_bert = model_.is_bert();
+    TRIREME_CHECK(!model_.adapters.any(), CheckpointError,
+                  "the model in {} has adapters, which one of a task cannot have: export it, which adds them to the "
+                  "weights, import that, and fine-tune the result",
+                  pretrained);
     task_.set_output(model_);
     const FieldOptions& fields = reader_.parsed().model.fields;
     fields.apply(model_);
@@ -143,12 +147,24 @@ class Finetuning {
     if (plan.start.reader) {
       CheckpointOptions options = config.checkpoint;
       options.override_schedule = options.override_schedule || task_.epochs == 0;  // no update follows it
+      check_batch(plan.start.description.attributes, plan.attributes);
       settle_start(plan.start.description.attributes, options, plan);
     } else {
       TRIREME_CHECK(pretrained_, CheckpointError, "{} has no checkpoint to resume from", config.checkpoint.load);
       plan.pretrained = pretrained_;
     }
     return plan;
+  }
+  /// Throws CheckpointError if the run to resume has other batches: its epochs would end at other iterations.
+  void check_batch(const Attributes& stored, const Attributes& run) const {
+    constexpr const char* name = "training.global-batch-size";
+    if (task_.epochs == 0 || !stored.contains(name)) return;
+    const std::int64_t samples = model_.samples_per_label();
+    const std::int64_t there = stored.get<std::int64_t>(name) / samples, here = run.get<std::int64_t>(name) / samples;
+    TRIREME_CHECK(there == here, CheckpointError,
+                  "the checkpoint's run has batches of {} examples, this one of {}, so that epochs differ. Give "
+                  "--global-batch-size {} to resume it",
+                  there, here, there);
   }
   /// Returns the folder of --load if it has the pretrained model.
   std::string pretrained_load() const {
@@ -184,6 +200,7 @@ class Finetuning {
       print_result(session.progress(), seed, 0, session.progress().iteration, best);
       return score_of(session.progress(), best);
     }
+    bool wrote = false;
     data::SampleSplits data;
     data.train = std::make_unique<data::EpochSamples>(
         *data_.train.samples, seed, task_.epochs,
@@ -192,11 +209,13 @@ class Finetuning {
       const train::RunEnd end = session.run(data, [&] {
         if (scoring.evaluate(session.model(), session.trainer())) {
           write_predictions_of(scoring.best(), suffix_of_seed(seed));
+          wrote = true;
         }
       });
       if (end == train::RunEnd::stopped_early) return std::nullopt;
     }
     best = scoring.best();
+    if (!wrote) write_predictions_of(best, suffix_of_seed(seed));  // the best epoch was one of an earlier attempt
     const train::Progress& progress = session.progress();
     print_result(progress, seed, progress.best_iteration / per_epoch, progress.best_iteration, best);
     return score_of(progress, best);
@@ -249,6 +268,10 @@ class Finetuning {
     if (task_.predictions_file.empty() && task_.n_best_file.empty()) return;
     const train::TaskSplit& split = data_.test.samples ? data_.test : data_.valid;
     const train::TaskScores& scores = data_.test.samples ? best.test : best.valid;
+    if (scores.scores.empty()) {
+      log::warn("no predictions are written: an earlier attempt measured the best epoch on other data");
+      return;
+    }
     collectively(*job_.world, [&] {
       if (job_.is_root()) write_predictions(task_, split, measure(task_.task, split, scores), suffix);
     });

@@ -28,8 +28,7 @@ void log_blend(const Job& job, const RunConfig& config, const TrainPlan& plan, c
   const bool is_asked = config.run.log_options || config.run.dry_run;
   if (config.data.blend.empty() && !is_asked) return;
   const std::int64_t sequence_length = *config.batch.sequence_length;
-  const std::int64_t total =
-      std::min(data::samples_needed(config.run_length(plan.iterations)).train, data.blend->size());
+  const std::int64_t total = std::min(training_samples(config, plan, job.grid.data_size()), data.blend->size());
   std::vector<std::string> lines;
   const auto add = [&](std::size_t corpus, std::optional<double> weight, std::int64_t samples) {
     const data::TokenStore& store = *plan.stores[corpus].store;

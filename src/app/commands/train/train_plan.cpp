@@ -267,7 +267,9 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
       all, [](const data::WeightedStore& weighted) { return weighted.store->learned_ranges().has_value(); });
   plan.options.documents.conversations_apart = plan.has_conversations && config.data.packed_apart;
   plan.blobs["tokenizer"] = plan.stores.front().store->info().tokenizer_payload;
-  plan.model = config.model.config(*config.batch.sequence_length, plan.stores.front().store->info().vocabulary_size);
+  const data::CorpusInfo& info = plan.stores.front().store->info();
+  plan.model = config.model.config(*config.batch.sequence_length, info.vocabulary_size,
+                                   data::needed_ids(info.tokenizer, info.tokenizer_payload, info.vocabulary_size));
   collectively(*job.world, [&] {
     data::check_vocabularies(all, plan.model.vocabulary);
     log_differing_tokens(all);
@@ -318,13 +320,25 @@ TrainPlan make_plan(const Job& job, const RunConfig& config) {
   plan.iterations = config.batch.iterations(plan.done, job.grid.data_size());
   // Validation reads the samples of the iteration reached, even beyond the run's end.
   if (config.run.schedule.skip_training) plan.iterations = std::max(plan.iterations, plan.done.iteration);
+  TRIREME_CHECK(plan.iterations > 0 || plan.done.iteration > 0 || !config.batch.train_samples, ConfigError,
+                "--train-samples {} are fewer than the first batch has: give more, or a smaller --global-batch-size",
+                *config.batch.train_samples);
   data::SampleBudget needed = data::samples_needed(config.run_length(plan.iterations));
+  needed.train = training_samples(config, plan, job.grid.data_size());
   needed.test = test_samples(needed.test, config, plan);
   if (plan.own_splits && !has_others(plan, data::Split::valid)) needed.valid = 0;
   const std::vector<data::SampleBudget> budgets = data::extend_budgets(earlier_budgets, needed);
   std::visit([&](auto& options) { options.budgets = budgets; }, plan.samples);
   plan.attributes.merge(attributes_of(budgets));
   return plan;
+}
+
+std::int64_t training_samples(const RunConfig& config, const TrainPlan& plan, int data_ranks) {
+  const std::int64_t needed = data::samples_needed(config.run_length(plan.iterations)).train;
+  if (config.batch.train_samples || plan.iterations <= plan.done.iteration) return needed;
+  const train::BatchSchedule batches = config.batch.batches(data_ranks);
+  const std::int64_t consumed = plan.done.consumed_samples;
+  return std::max(needed, consumed + batches.samples(consumed, plan.iterations - plan.done.iteration));
 }
 
 data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path) {

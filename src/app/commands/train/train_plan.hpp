@@ -58,6 +58,9 @@ void settle_start(const Attributes& stored, const CheckpointOptions& options, Tr
 /// Plans the run of `config`. Collective.
 TrainPlan make_plan(const Job& job, const RunConfig& config);
 
+/// Samples that the training of `plan` reads, those of earlier attempts included: their batches may have been others.
+std::int64_t training_samples(const RunConfig& config, const TrainPlan& plan, int data_ranks);
+
 /// Makes the samples of `plan`. Rank 0 computes their order or reads it from the folder `cache_path`, where the other
 /// ranks then find it. Collective.
 data::SampleSplits make_data(Communicator& world, const TrainPlan& plan, const std::string& cache_path);

@@ -142,6 +142,7 @@ train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::funct
   train::RunHooks hooks;
   hooks.evaluate = evaluate;
   hooks.measure_tasks = measure_tasks;
+  hooks.continuation = config_.checkpoint.continuation();
   std::optional<train::CheckpointWriter> checkpoints;
   if (plan_.store) {
     collectively(world(), [&] { check_file_limit(shard_bytes(state_->tensors()), "this rank's checkpoint file"); });

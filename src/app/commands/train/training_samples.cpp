@@ -12,9 +12,9 @@
 namespace trireme::app {
 namespace {
 
+/// Returns the tokenizer that the model keeps; it may have other special tokens than that of the corpus.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const TrainPlan& plan) {
-  const data::CorpusInfo& info = plan.stores.front().store->info();
-  return data::tokenizer_from_payload(info.tokenizer, info.tokenizer_payload);
+  return data::tokenizer_from_payload(plan.attributes.get<std::string>("tokenizer"), plan.blobs.at("tokenizer"));
 }
 
 }  // namespace
@@ -62,7 +62,8 @@ void TrainingSamples::add(std::string_view line, bool is_json, const std::string
 
 std::string TrainingSamples::decode(const std::vector<std::int32_t>& tokens, bool continues_text) const {
   std::string bytes, text;
-  continues_text ? tokenizer_->decode_continuation(tokens, bytes) : tokenizer_->decode(tokens, bytes);
+  const std::vector<std::int32_t> known = tokenizer_->known_ids(tokens);
+  continues_text ? tokenizer_->decode_continuation(known, bytes) : tokenizer_->decode(known, bytes);
   for_each_character(
       bytes, [&](Utf8Character c, std::string_view character) { text += c.size_bytes == 0 ? "\uFFFD" : character; });
   return text;
