@@ -69,7 +69,7 @@ std::string continuation_json(const ContinuationLabels& labels, const std::strin
   object["text"] = text;
   object["tokens"] = continuation.tokens;
   object["finish_reason"] = reasons[static_cast<int>(continuation.reason)];
-  if (!continuation.log_probabilities.empty()) {
+  if (labels.likeliest) {
     auto own = nlohmann::ordered_json::array(), likeliest = nlohmann::ordered_json::array();
     for (const std::vector<infer::TokenProbability>& of_token : continuation.log_probabilities) {
       own.push_back(of_token.front().log_probability);
@@ -79,7 +79,7 @@ std::string continuation_json(const ContinuationLabels& labels, const std::strin
       }
     }
     object["logprobs"] = own;
-    if (continuation.log_probabilities.front().size() > 1) object["top_logprobs"] = likeliest;
+    if (*labels.likeliest > 0) object["top_logprobs"] = likeliest;
   }
   return json_dump(object);
 }

@@ -28,6 +28,7 @@ struct ContinuationLabels {
   std::string id;                              ///< as JSON
   std::optional<std::int64_t> sample = {};     ///< number among the continuations of a prompt, from 1
   std::optional<std::int64_t> iteration = {};  ///< iteration of the checkpoint
+  std::optional<std::int64_t> likeliest = {};  ///< number of likeliest tokens beside each one's own; none: without both
 };
 
 /// Returns a line of JSON without newline: the labels, {"text", "tokens", "finish_reason"}, and if the continuation has

@@ -96,7 +96,7 @@ check "a text that is printed as it grows ends there, too" [ "$(cat out)" = "the
 
 # Each new checkpoint of a run is followed.
 follow() { sed 's/"text".*//' followed.jsonl 2>/dev/null; }
-"$trireme" generate --load later --follow --prompts ship.jsonl --max-new-tokens 5 --output followed.jsonl 2>err &
+"$mpiexec" -n 2 "$trireme" generate --load later --follow --prompts ship.jsonl --max-new-tokens 5 --output followed.jsonl 2>err &
 follower=$!
 for steps in 20 40; do
   done_by 1 train --num-layers 1 --hidden-size 16 --num-attention-heads 4 --seq-length 64 --data-path corpus.h5 --eval-iters 0 \
@@ -116,6 +116,15 @@ check "the second does the rest alone" grep -q 'continued 9 prompts' err
 cp two_lives.jsonl before
 done_by 1 "${prompts[@]}" --output two_lives.jsonl --resume
 check "a third has nothing to do" cmp before two_lives.jsonl
+
+# A model with more rows than its tokenizer has ids draws some without a text.
+done_by 1 train "${run[@]}" --vocab-size 2000 --save wide
+for i in 1 2 3 4 5 6; do echo '{"prompt": "the"}'; done >short.jsonl
+done_by 2 generate --load wide --prompts short.jsonl --output wide.jsonl --max-new-tokens 6 --temperature 5
+check "ids without a text are drawn, too" [ "$(grep -o '"tokens":\[[0-9,]*' wide.jsonl | tr -c '0-9\n' '\n' | sort -n | tail -1)" -gt 300 ]
+printf '{"prompt": "a", "max_new_tokens": 0}\n' >nothing.jsonl
+done_by 1 generate --load wide --prompts nothing.jsonl --output - --logprobs 2
+check "no tokens have no log-probabilities" grep -q '"logprobs":\[\],"top_logprobs":\[\]' out
 
 # Files and options that cannot be used.
 refused 2 "--output one.jsonl exists: remove it, or add --resume to continue it" 2 "${prompts[@]}" --output one.jsonl

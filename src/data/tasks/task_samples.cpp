@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/base/check.hpp"
 #include "src/data/dataset/numpy_random.hpp"
 
 namespace trireme::data {
@@ -35,6 +36,7 @@ void TaskSamples::read(std::int64_t index, const SampleView& sample) const {
   const std::size_t length = pair.tokens.size();
   const auto write = [&](std::span<std::int32_t> to, const std::vector<std::int32_t>& from, std::int32_t rest) {
     if (to.empty()) return;
+    TRIREME_CHECK(length <= to.size(), ShapeError, "an example of {} tokens for samples of {}", length, to.size());
     std::ranges::copy(from, to.begin());
     std::ranges::fill(to.subspan(length), rest);
   };

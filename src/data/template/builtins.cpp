@@ -1,6 +1,7 @@
 #include "src/data/template/builtins.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 
 #include "src/base/check.hpp"
@@ -145,12 +146,14 @@ Value make_namespace(Call& call) {
 
 Value raise_exception(Call& call) { throw DataError("the template refuses the conversation: {}", text_of(call[0])); }
 
+std::atomic<std::time_t> rendering_time = std::time(nullptr);
+
 Value strftime_now(Call& call) {
   const std::string format = call.text(0);
   TRIREME_CHECK(format.size() <= 1000, DataError, "the format of strftime_now is longer than 1000 bytes");
-  const std::time_t now = std::time(nullptr);
+  const std::time_t time = rendering_time;
   std::tm parts{};
-  localtime_r(&now, &parts);
+  localtime_r(&time, &parts);
   std::string text(64 * (format.size() + 1), '\0');
   text.resize(std::strftime(text.data(), text.size(), format.c_str(), &parts));
   return Value::text(std::move(text));
@@ -165,6 +168,8 @@ constexpr Builtin functions[] = {
 };
 
 }  // namespace
+
+void set_time(std::time_t time) { rendering_time = time; }
 
 Call::Call(Evaluator& its_evaluator, const Builtin& its_builtin, Value its_self, Arguments arguments)
     : evaluator(its_evaluator), builtin(its_builtin), self(std::move(its_self)) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,9 @@ struct Rendering {
   /// Bytes [begin, end) of the text inside `{% generation %}`: words of the assistant.
   std::vector<std::pair<std::size_t, std::size_t>> generated;
 };
+
+/// Sets the time that `strftime_now` shows in all renderings, so that they are equal; default the program's start.
+void set_time(std::time_t time);
 
 /// Template in the part of Jinja 3 that chat templates use, with the environment of transformers: trim_blocks,
 /// lstrip_blocks, `break` and `continue`, `{% generation %}`, `raise_exception`, `strftime_now` and its own `tojson`.

@@ -56,13 +56,15 @@ TEST(ContinuationLine, ContainsTheLogProbabilitiesOfTheContinuation) {
   EXPECT_EQ(continuation_json({.id = "7"}, "a\xff", continuation),
             "{\"id\":7,\"text\":\"a\xEF\xBF\xBD\",\"tokens\":[5,6],\"finish_reason\":\"stop\"}");
   continuation.log_probabilities = {{{5, -0.5}}, {{6, -1}}};
-  EXPECT_EQ(continuation_json({.id = "\"x\""}, "", continuation),
+  EXPECT_EQ(continuation_json({.id = "\"x\"", .likeliest = 0}, "", continuation),
             R"({"id":"x","text":"","tokens":[5,6],"finish_reason":"stop","logprobs":[-0.5,-1.0]})");
   continuation.log_probabilities = {{{5, -0.5}, {5, -0.5}, {4, -2}}, {{6, -1}, {9, -0.25}, {6, -1}}};
   continuation.reason = infer::FinishReason::end_of_document;
-  EXPECT_THAT(continuation_json({.id = "1"}, "", continuation),
+  EXPECT_THAT(continuation_json({.id = "1", .likeliest = 2}, "", continuation),
               HasSubstr(R"("finish_reason":"end_of_document","logprobs":[-0.5,-1.0],)"
                         R"("top_logprobs":[[[5,-0.5],[4,-2.0]],[[9,-0.25],[6,-1.0]]]})"));
+  EXPECT_THAT(continuation_json({.id = "1", .likeliest = 2}, "", {}),
+              HasSubstr(R"("tokens":[],"finish_reason":"length","logprobs":[],"top_logprobs":[]})"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "io/json/task_json.hpp"
 #include "io/posix/folder.hpp"
 #include "src/app/commands/eval/task_file.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/text.hpp"
 #include "src/data/text/unicode.hpp"
 #include "src/data/text/words.hpp"
@@ -78,6 +79,25 @@ std::string subject_of(std::string_view path) {
   return std::string(name);
 }
 
+/// Returns whether this is one file, or all pieces of one: PREFIX-00000-of-00002.EXTENSION and so on.
+bool are_pieces_or_one(const std::vector<std::string>& files) {
+  constexpr std::string_view between = "-of-";
+  if (files.size() == 1 && files.front().find(between) == std::string::npos) return true;
+  std::set<std::string> wholes;
+  std::set<std::size_t> numbers;
+  for (const std::string& file : files) {
+    const std::size_t end = file.find(between), begin = file.rfind('-', end == std::string::npos ? 0 : end - 1);
+    if (end == std::string::npos || begin == std::string::npos) return false;
+    const auto number = parse_number<std::size_t>(file.substr(begin + 1, end - begin - 1));
+    const std::size_t digits_end = file.find_first_not_of("0123456789", end + between.size());
+    const auto count = parse_number<std::size_t>(file.substr(end + between.size(), digits_end - end - between.size()));
+    if (!number || count != files.size() || *number >= files.size()) return false;
+    wholes.insert(file.substr(0, begin));
+    numbers.insert(*number);
+  }
+  return wholes.size() == 1 && numbers.size() == files.size();
+}
+
 /// Adds the labels in the file beside `path`, one a line, to documents without.
 void add_labels(const Benchmark& benchmark, const std::string& path, std::vector<TaskDocument>& documents) {
   if (benchmark.answer.empty() || documents.empty() || !documents.front().found(benchmark.answer).empty()) return;
@@ -124,11 +144,16 @@ std::vector<std::string> benchmark_files(const Benchmark& benchmark, const std::
   }
   TRIREME_CHECK(!files.empty(), DataError, "{} holds no data file of {}: their names end with {}", path, name,
                 fmt::join(data_extensions, ", "));
-  if (files.size() == 1 && part == benchmark.split) return files;
+  const auto is_other = [&](const std::string& file) {
+    return std::ranges::any_of(std::initializer_list<const char*>{"train", "validation", "test"}, [&](const char* any) {
+      return any != part && belongs(name_of_file(file), any) && !belongs(name_of_file(file), part);
+    });
+  };
+  if (files.size() == 1 && part == benchmark.split && !is_other(files.front()) && are_pieces_or_one(files))
+    return files;
   std::ranges::copy_if(files, std::back_inserter(found),
                        [&](const std::string& file) { return belongs(file.substr(path.size()), part); });
-  const auto is_piece = [](const std::string& file) { return file.find("-of-") != file.npos; };
-  const bool is_one = found.size() == 1 || std::ranges::all_of(found, is_piece) || !benchmark.group_field.empty();
+  const bool is_one = are_pieces_or_one(found) || !benchmark.group_field.empty();
   TRIREME_CHECK(!found.empty() && is_one, DataError,
                 "{}: {} of the {} data files ({}) there is named as the {} data of {}. Try the file itself", path,
                 found.empty() ? "none" : "more than one", files.size(),

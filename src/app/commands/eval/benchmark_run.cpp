@@ -61,7 +61,10 @@ BenchmarkRun::BenchmarkRun(const data::Benchmark& benchmark, const BenchmarkOpti
     data::Shots shots(benchmark, pools[group], shots_, options.shot_seed);
     for (const TaskDocument& document : documents) {
       if (part.texts->size() == options.limit) break;
-      bad_lines.attempt([&] { located(document.where, [&] { part.texts->add(document, shots.before(document)); }); });
+      bad_lines.attempt([&] {
+        const std::string before = shots.before(document);
+        located(document.where, [&] { part.texts->add(document, before); });
+      });
     }
     if (part.texts->size() > 0) parts_.push_back(std::move(part));
   }

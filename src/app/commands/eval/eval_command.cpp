@@ -260,7 +260,7 @@ int eval_command(const CommandLine& line) {
   Job job(line.environment(), options, o.model.grid, o.model.device);
   translation->log();
   collectively(*job.world, [&] {
-    for (const std::string& file : {o.output, o.fine_tuned.predictions_file, o.fine_tuned.n_best_file}) {
+    for (const std::string& file : {o.output, o.logits_file, o.fine_tuned.predictions_file, o.fine_tuned.n_best_file}) {
       if (job.is_root() && !file.empty()) io::check_writable(file);  // fails before the work
     }
     std::ranges::for_each(o.data_paths, io::check_there);
@@ -288,10 +288,10 @@ int eval_command(const CommandLine& line) {
   } else {
     result = measure_task(o, job, *saved);
   }
+  if (job.is_root() && !result.figures.empty()) print_figures(result.figures);
   if (!o.logits_file.empty()) {
     write_logits(*saved->model, infer::perplexity_windows(*saved->model, *corpus), o.logits_samples, o.logits_file);
   }
-  if (job.is_root() && !result.figures.empty()) print_figures(result.figures);
   check_finite(result.loss, o.model.load, saved->model->execution().dtype);
   return 0;
 }

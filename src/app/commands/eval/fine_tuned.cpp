@@ -94,6 +94,7 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
   std::vector<train::TaskSplit> splits;
   std::vector<std::vector<train::TaskScores>> scores(o.data_paths.size());  // by file, then by model
   std::string tokenizer_digest;
+  std::optional<std::int64_t> sequence_length;
   std::pair<double, DType> measured = {0, DType::fp32};
   std::vector<std::string> models = {o.model.load};
   models.insert(models.end(), o.ensemble.begin(), o.ensemble.end());
@@ -104,6 +105,10 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
         job, options,
         [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
           settle(config, execution);
+          // All models read the same samples.
+          execution.sequence_length = sequence_length.value_or(execution.sequence_length);
+          model::check_sequence_length(config, execution.sequence_length);
+          sequence_length = execution.sequence_length;
           execution.micro_batch_size *= config.samples_per_label();
         },
         [&](const checkpoint::RunDescription& description, const model::ModelConfig& config) {

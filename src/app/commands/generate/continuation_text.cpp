@@ -22,7 +22,7 @@ std::size_t complete_bytes(std::string_view text) {
 
 std::string ContinuationText::decode(std::span<const std::int32_t> tokens) const {
   std::string text;
-  tokenizer_.decode_continuation(tokens, text);
+  tokenizer_.decode_continuation(tokenizer_.known_ids(tokens), text);
   return text;
 }
 

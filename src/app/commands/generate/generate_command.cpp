@@ -61,7 +61,10 @@ int generate_command(const CommandLine& line) {
   const auto load = [&] {
     return load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
       translation->check_model(config);
-      execution.sequence_length = config.max_positions;
+      // Only of a stage of training, which generation does not run: the grid divides it.
+      const GridOptions& grid = o.model.grid;
+      const std::int64_t parts = std::int64_t{2} * grid.context * grid.tensor;
+      execution.sequence_length = std::max(config.max_positions / parts, std::int64_t{1}) * parts;
     });
   };
   if (o.is_typed()) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <utility>
 
 #include "io/json/prompt_json.hpp"
@@ -11,8 +12,10 @@
 #include "io/posix/folder.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/base/log.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/base/text.hpp"
 #include "src/base/timer.hpp"
+#include "src/data/template/template.hpp"
 
 namespace trireme::app {
 namespace {
@@ -61,6 +64,9 @@ std::string TextPrinter::finish(infer::Continuation continuation) {
 }
 
 PromptSession::PromptSession(Job& job, const GenerateOptions& options) : job_(job), options_(options) {
+  // Templates may show the date: the same on all ranks.
+  const std::string now = broadcast_text(*job.world, fmt::format("{}", std::time(nullptr)), 0);
+  data::jinja::set_time(parse_number<std::time_t>(now).value());
   if (options.reads_stdin()) input_ = read_standard_input(*job.world);
   if (options.source() == TextSource::chat && options.chat != "-") {
     collectively(*job.world, [&] { input_ = io::read_whole_file(options.chat, max_chat_bytes, io::Symlinks::follow); });
@@ -73,7 +79,7 @@ PromptSession::PromptSession(Job& job, const GenerateOptions& options) : job_(jo
 
 EarlierResults PromptSession::open_output() {
   EarlierResults earlier;
-  if (options_.writes_to_stdout() || output_) return earlier;
+  if (options_.writes_to_stdout() || has_output_) return earlier;
   collectively(*job_.world, [&] {
     TRIREME_CHECK(options_.resume || !io::is_there(options_.output), ConfigError,
                   "--output {} exists: remove it, or add --resume to continue it", options_.output);
@@ -95,8 +101,8 @@ void PromptSession::run(SavedModel& saved) {
   const ContinuationText texts(*tokenizer, options_.stop);
   const infer::GenerationOptions generation = generation_options(options_, *tokenizer, texts);
   const model::ModelConfig& model = saved.model->config();
-  const bool is_first = !output_;
   const EarlierResults earlier = open_output();
+  const bool is_first = !std::exchange(has_output_, true);
   infer::PromptSource source;
   std::optional<PromptReader> prompts;
   collectively(*job_.world, [&] {
@@ -121,7 +127,7 @@ void PromptSession::run(SavedModel& saved) {
   sink.record = [&](const infer::Prompt& prompt, infer::Continuation continuation) {
     const std::string text = texts.finish(continuation);
     if (!options_.writes_json()) return beginning + text + "\n";
-    io::ContinuationLabels labels{.id = prompt.id};
+    io::ContinuationLabels labels{.id = prompt.id, .likeliest = options_.log_probabilities};
     const bool has_samples = options_.num_samples && options_.source() != TextSource::nothing;
     if (has_samples) labels.sample = prompt.number % options_.samples() + 1;
     if (options_.follow) labels.iteration = saved.description.step;

@@ -34,8 +34,9 @@ class PromptSession {
 
   Job& job_;
   const GenerateOptions& options_;
-  std::string input_;  // standard input, or the file of conversations
-  std::optional<io::AppendFile> output_;
+  std::string input_;                     // standard input, or the file of conversations
+  bool has_output_ = false;               // some step's continuations were written
+  std::optional<io::AppendFile> output_;  // on rank 0
 };
 
 /// Returns the options of a generation with the settings of the command. `texts` must live longer.

@@ -259,7 +259,13 @@ std::string Shots::before(const TaskDocument& document) {
     text = rendered(benchmark_.description, document, "");
   }
   for (const std::int64_t i : choose(document)) {
-    const ChoiceExample shown = example_of(benchmark_, pool_[static_cast<std::size_t>(i)]);
+    const TaskDocument& example = pool_[static_cast<std::size_t>(i)];
+    ChoiceExample shown;
+    try {
+      shown = example_of(benchmark_, example);
+    } catch (const DataError& error) {
+      throw DataError("{}: {}", example.where, error.what());
+    }
     const Continuation& right = shown.choices[static_cast<std::size_t>(shown.answer)];
     text += right.context + std::string(benchmark_.shot_space) + right.text + "\n\n";
   }
