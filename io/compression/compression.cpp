@@ -88,6 +88,11 @@ class PackedFile : public ByteSource {
     throw DataError("{}, byte {}: the {} data are damaged ({}); get the file again", file_.path(), position(), name(),
                     why == nullptr ? "no reason given" : why);
   }
+  /// Skips zero bytes behind a member, with which tapes and some programs pad. Returns whether packed bytes are left.
+  bool skip_padding() {
+    while (!inside_ && packed().starts_with('\0')) ++used_;
+    return inside_ || !packed().empty();
+  }
   std::string_view packed() const { return std::string_view(packed_.data(), filled_).substr(used_); }
   std::int64_t position() const { return file_.file_bytes_read() - static_cast<std::int64_t>(filled_ - used_); }
 
@@ -113,6 +118,7 @@ class GzipFile final : public PackedFile {
  private:
   const char* name() const override { return "gzip"; }
   std::size_t unpack(char* data, std::size_t size_bytes) override {
+    if (!skip_padding()) return 0;
     const std::string_view in = packed();
     // zlib uses 32-bit sizes, and only reads its input.
     const auto room = static_cast<uInt>(std::min<std::size_t>(size_bytes, 1u << 30));
@@ -205,12 +211,8 @@ class XzFile final : public PackedFile {
     TRIREME_CHECK(result == LZMA_OK, EnvironmentError, "liblzma cannot start: error {}", static_cast<int>(result));
   }
   std::size_t unpack(char* data, std::size_t size_bytes) override {
-    std::string_view in = packed();
-    while (!inside_ && in.starts_with('\0')) {  // streams may be padded
-      in.remove_prefix(1);
-      ++used_;
-    }
-    if (!inside_ && in.empty()) return 0;
+    if (!skip_padding()) return 0;
+    const std::string_view in = packed();
     stream_.next_in = reinterpret_cast<const std::uint8_t*>(in.data());
     stream_.avail_in = in.size();
     stream_.next_out = reinterpret_cast<std::uint8_t*>(data);

@@ -73,7 +73,7 @@ class PieceEncoder {
       const std::string text = text_of(files_, piece, options_.reader);
       work.text_bytes = static_cast<std::int64_t>(text.size());
       finder_.count(text, work.special_tokens);
-      if (options_.special_names == SpecialNames::refuse) refuse_special(piece, work.special_tokens);
+      if (options_.special_names == SpecialNames::refuse) refuse_special(piece, text, work.special_tokens);
       for (std::string_view rest = text; !rest.empty();) {
         const CutPoint cut = first_cut(rest, options_.reader);
         work.forced_cuts += cut.forced ? 1 : 0;
@@ -92,9 +92,10 @@ class PieceEncoder {
   }
 
  private:
-  static void refuse_special(const TextPiece& piece, const data::SpellingCounts& found) {
+  static void refuse_special(const TextPiece& piece, const std::string& text, const data::SpellingCounts& found) {
     if (found.empty()) return;
-    const std::int64_t before = piece.lines_before ? piece.lines_before->count() : 0;
+    std::int64_t before = piece.lines_before ? piece.lines_before->count() : 0;
+    if (!piece.is_json) before = static_cast<std::int64_t>(text.find(found.begin()->first));
     throw DataError(
         "{}:{}{}: the text contains '{}', the name of a special token. <special_tokens_in_text> text or "
         "parse takes it as text or as the token",

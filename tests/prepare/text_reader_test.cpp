@@ -210,6 +210,14 @@ TEST_P(CompressedInput, IsDetectedByContentAndReadThroughAllMembers) {
               ElementsAre(text + " two three", "x", "y", ""));
 }
 
+TEST_P(CompressedInput, MayBePaddedWithZeros) {
+  const std::string name = GetParam();
+  if (!name.starts_with("gzip") && !name.starts_with("xz")) GTEST_SKIP() << "neither does its program accept them";
+  const std::string zeros(512, '\0');
+  const std::string one = test::content_of(packed("one", {"one "})), two = test::content_of(packed("two", {"two"}));
+  EXPECT_THAT(documents({file("padded", one + zeros + two + zeros)}), ElementsAre("one two"));
+}
+
 TEST_P(CompressedInput, NamesTheByteOfDamageOrTruncation) {
   const std::string path = packed("a.txt", {long_text()});
   const std::string bytes = test::content_of(path);
