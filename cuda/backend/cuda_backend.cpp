@@ -112,6 +112,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
 
   std::string name() const override { return "cuda"; }
   std::string description() const override { return device_->description(); }
+  std::string device_identity() const override { return device_->uuid(); }
   bool supports(Capability capability) const override {
     switch (capability) {
       case Capability::fp64_training:

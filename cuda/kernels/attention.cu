@@ -298,7 +298,8 @@ class CudaAttention final : public AttentionKernels, public WarpGroupAttention {
       : scratch_(std::move(scratch)), max_shared_bytes_(max_shared_bytes), has_warp_groups_(warp_groups) {}
 
   std::string check_heads(DType dtype, std::int64_t head_dim, bool soft_cap) const override {
-    if (has_flash_attention(dtype, head_dim, soft_cap)) return "";
+    const bool has_flash = has_flash_attention(dtype, head_dim, soft_cap);
+    if (has_flash && flash_attention_shared_bytes(head_dim) <= max_shared_bytes_) return "";
     // The gradient of keys needs the most.
     const std::int64_t numbers =
         static_cast<std::int64_t>(max_shared_bytes_ / size_of(accumulation_type(dtype))) - shared_numbers(4, 0);

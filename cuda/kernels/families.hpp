@@ -65,6 +65,10 @@ void decode_attention(Stream& stream, const Scratch& new_scratch, const Attentio
 /// eight keys begin with the keys.
 bool takes_flash_attention(const AttentionProblem& problem, std::initializer_list<ConstHeads> tensors);
 
+/// Shared memory of a block that heads of so many channels need, with their gradients. `head_dim` is one of those
+/// above.
+std::size_t flash_attention_shared_bytes(std::int64_t head_dim);
+
 void flash_attention(Stream& stream, const AttentionProblem& problem, const ConstHeads& q, const ConstHeads& k,
                      const ConstHeads& v, const Heads& out, TensorView log_sum_exp);
 

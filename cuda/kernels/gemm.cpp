@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct Task {
   const void* dy = nullptr;        // linear_backward_weight
   float* dbias = nullptr;
   const float* sums = nullptr;  // Fp8Forms::sums of dy, or null
+  bool repeated = false;        // by other ranks, which must take the same algorithm
 };
 
 /// The largest power of two, at most 64, that divides all addresses, also those of a batch's later matrices. Arenas and
@@ -154,9 +156,11 @@ class CublasLtGemm final : public GemmKernels {
                      .c = product.beta == 0 ? nullptr : c.data(),
                      .alpha = static_cast<float>(product.alpha),
                      .beta = static_cast<float>(product.beta)};
+    task.repeated = repeated_;
     run(cuda_stream(stream), task);
   }
 
+  void set_repeated(bool repeated) override { repeated_ = repeated; }
   bool set_epilogue_form(EpilogueForm form) override {
     form_ = form;
     return true;
@@ -166,7 +170,8 @@ class CublasLtGemm final : public GemmKernels {
     if (latest_epilogue_ == Epilogue::none) return;
     separate_.insert(latest_epilogue_);
     measured_.clear();  // fused choices are replaced
-    std::erase_if(choices_, [&](const auto& entry) { return separate_.contains(entry.first.second.epilogue); });
+    std::erase_if(choices_,
+                  [&](const auto& entry) { return separate_.contains(std::get<ProductShape>(entry.first).epilogue); });
   }
 
  private:
@@ -248,6 +253,7 @@ class CublasLtGemm final : public GemmKernels {
   /// Rounds the kernel's operands `first` and `second` to FP8, if there is a rounding, and gives them to the task.
   RoundedOperands round(CudaStream& stream, Task& task, ConstTensorView first, ConstTensorView second,
                         const std::optional<Fp8Product>& fp8) {
+    task.repeated = repeated_;
     RoundedOperands operands;
     if (!fp8) return operands;
     const bool by_blocks = !fp8->first.amax, is_weight = task.kind == KernelKind::weight_gradient;
@@ -283,6 +289,7 @@ class CublasLtGemm final : public GemmKernels {
     std::vector<Task> tasks;
     for_each_group(rows, [&](std::size_t i, std::int64_t first, std::int64_t count) {
       tasks.push_back(make_task(i, first, count));
+      tasks.back().repeated = repeated_;
     });
     run_beside(cuda_stream(stream), tasks);
   }
@@ -323,7 +330,7 @@ class CublasLtGemm final : public GemmKernels {
   /// Returns whether run would measure algorithms.
   bool is_measured_first(const CudaStream& stream, Task& task) {
     place(stream, task);
-    if (deterministic_ || form_ != EpilogueForm::chosen || choices_.contains({form_, task.shape})) return false;
+    if (!takes_fastest(task) || choices_.contains({form_, task.repeated, task.shape})) return false;
     const std::string key = to_string(class_of(task.shape));
     return !cache_.find(key) && can_measure(stream, key);
   }
@@ -367,7 +374,7 @@ class CublasLtGemm final : public GemmKernels {
       return;
     }
     place(stream, task);
-    const std::pair key(form_, shape);
+    const std::tuple key(form_, task.repeated, shape);
     if (const auto found = choices_.find(key); found != choices_.end()) {
       run_with(stream, task, found->second);
       if (++products_since_new_ == products_before_write) cache_.write();
@@ -377,8 +384,12 @@ class CublasLtGemm final : public GemmKernels {
     }
   }
 
+  bool takes_fastest(const Task& task) const {
+    return !deterministic_ && !task.repeated && form_ == EpilogueForm::chosen;
+  }
+
   Choice run_first(CudaStream& stream, const Task& task) {
-    if (!deterministic_ && form_ == EpilogueForm::chosen) {
+    if (takes_fastest(task)) {
       const std::string key = to_string(class_of(task.shape));
       if (const auto kept = cache_.find(key); kept && try_to_run(stream, task, *kept)) return *kept;
       if (may_measure(stream, key)) {
@@ -521,10 +532,11 @@ class CublasLtGemm final : public GemmKernels {
   std::shared_ptr<Device> device_;
   std::vector<std::unique_ptr<CudaStream>> streams_;  // those of run_beside, made when first used
   std::optional<std::vector<Collected>> collected_;   // from collect_weight_gradients to run_collected
-  std::map<std::pair<EpilogueForm, ProductShape>, Choice> choices_;
-  std::set<std::string> measured_;  // classes measured in this run
+  std::map<std::tuple<EpilogueForm, bool, ProductShape>, Choice> choices_;  // by Task::repeated
+  std::set<std::string> measured_;                                          // classes measured in this run
   std::int64_t products_since_new_ = 0;
   EpilogueForm form_ = EpilogueForm::chosen;
+  bool repeated_ = false;
   std::set<Epilogue> separate_;                // never fused
   Epilogue latest_epilogue_ = Epilogue::none;  // that of the latest product, in either form
   bool latest_is_fused_ = false;

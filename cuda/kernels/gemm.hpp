@@ -23,7 +23,8 @@ inline constexpr std::size_t group_streams = 4;
 /// whether its epilogue is fused or runs in other kernels.
 ///
 /// Counts of rows (s b) are measured in classes: rounded down to three binary digits, four classes between powers of
-/// two. The first product of a class measures the class's own count, on the first rows of its operands and copies of
+/// two. Products that other ranks repeat (`RepeatedProducts`) take cuBLASLt's first suggestion: each rank measures for
+/// itself. The first product of a class measures the class's own count, on the first rows of its operands and copies of
 /// them (TrialOperands), unless the cache file has the choice. The order of counts thus does not matter. A count for
 /// which cuBLASLt refuses its class's algorithm uses cuBLASLt's first suggestion. So do products first called during
 /// graph capture, and all after 256 measurements of a run.

@@ -19,6 +19,20 @@ std::string hexadecimal(const cudaUUID_t& uuid) {
   return text;
 }
 
+/// Throws EnvironmentError if another process holds a GPU that takes one alone: this is no fault of the machine.
+void check_compute_mode(cudaError_t status, const DeviceLocation& location) {
+  int mode = cudaComputeModeDefault;
+  if (status != cudaErrorDevicesUnavailable ||
+      cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, location.device) != cudaSuccess ||
+      mode == cudaComputeModeDefault) {
+    return;
+  }
+  throw EnvironmentError(
+      "{} is in compute mode {} and takes no further process: start one rank for each GPU, end the programs that "
+      "nvidia-smi shows on it, or set its mode with nvidia-smi -c DEFAULT",
+      to_string(location), mode == cudaComputeModeProhibited ? "PROHIBITED" : "EXCLUSIVE_PROCESS");
+}
+
 }  // namespace
 
 std::string pci_address(const cudaDeviceProp& properties) {
@@ -31,7 +45,9 @@ std::string to_text(const cudaDeviceProp& properties) {
 }
 
 Device::Device(DeviceLocation location, LaunchChecks checks) : location_(std::move(location)), checks_(checks) {
-  check(cudaSetDevice(location_.device), "cudaSetDevice");
+  const cudaError_t status = cudaSetDevice(location_.device);
+  check_compute_mode(status, location_);
+  check(status, "cudaSetDevice");
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, location_.device), "cudaGetDeviceProperties");
   location_.device_name = properties.name;

@@ -71,6 +71,8 @@ class Backend : public Allocator {
   virtual std::string name() const = 0;
   /// The device, for the log: "2 threads, AVX-512 ...".
   virtual std::string description() const = 0;
+  /// Text that differs between devices of a machine, and is the same in all ranks that use one.
+  virtual std::string device_identity() const { return description(); }
   virtual bool supports(Capability capability) const = 0;
 
   /// The stream on which a rank computes.

@@ -13,6 +13,7 @@ class ForwardingBackend : public Backend, protected CallObserver {
 
   std::string name() const override { return inner_.name(); }
   std::string description() const override { return inner_.description(); }
+  std::string device_identity() const override { return inner_.device_identity(); }
   bool supports(Capability capability) const override { return inner_.supports(capability); }
   Stream& compute_stream() override { return inner_.compute_stream(); }
   std::unique_ptr<Stream> make_stream() override { return inner_.make_stream(); }

@@ -241,6 +241,7 @@ void WholeMatrices::transform(const Action& fill, const BatchAction& transform, 
       const auto own = std::ranges::find_if(round.matrices, [&](const Matrix& m) { return is_own(round, m); });
       if (own != round.matrices.end()) {
         const Tensor& locals = group_of(round).gradient.size() == 1 ? pieces_ : locals_;
+        const RepeatedProducts repeated(backend_.gemm(), group_of(round).tensor.size() > 1);
         transform(locals.view().flat(own->local, shape.numel()).reshape(shape));
       }
     } else {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "cuda/backend/cuda_backend.hpp"
+#include "cuda/kernels/families.hpp"
 #include "src/backend/host_copies.hpp"
 #include "src/backend/profiled_device.hpp"
 #include "src/comm/self_communicator.hpp"
@@ -195,6 +196,11 @@ TEST_F(CudaBackendOnFakes, RefusesHeadsThatDoNotFitAndNamesSlowOnes) {
       "attention runs without tensor cores, and steps may take ten times as long: in bf16 only heads of 64, 96, "
       "128 and 192 channels use tensor cores, without a soft cap, and these have 80");
   EXPECT_THAT(attention.check_heads(DType::fp16, 96, true), testing::EndsWith("these have 96 and a soft cap"));
+  // The block of an L40S: too small for heads of 192, whose kernels on tensor cores need the most.
+  const auto small = cuda::make_attention({}, 101376, false);
+  for (const std::int64_t channels : {64, 96, 128}) EXPECT_THAT(small->check_heads(DType::bf16, channels, false), "");
+  EXPECT_THAT(message_of([&] { small->check_heads(DType::bf16, 192, false); }),
+              HasSubstr("have 192 channels, and those of up to 189 fit"));
 }
 
 TEST_F(CudaBackendOnFakes, NamesTheKernelThatExceedsSharedMemory) {

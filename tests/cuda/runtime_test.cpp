@@ -71,6 +71,17 @@ TEST_F(CudaRuntime, ErrorsOfTheMachineAreNotThoseOfTheProgram) {
   EXPECT_FALSE(is_of_machine(cudaErrorLaunchFailure, directory / "absent"));
 }
 
+TEST_F(CudaRuntime, AGpuThatAnotherProcessHoldsIsNoFaultOfTheMachine) {
+  const auto error_of = [](auto type) {
+    fake_cuda::fail_next("cudaSetDevice", cudaErrorDevicesUnavailable);
+    return message_of<decltype(type)>([] { Device({0, "node7", 3, ""}, LaunchChecks::deferred); });
+  };
+  fake_cuda::properties().attributes[cudaDevAttrComputeMode] = cudaComputeModeExclusiveProcess;
+  EXPECT_THAT(error_of(EnvironmentError("")), HasSubstr("is in compute mode EXCLUSIVE_PROCESS"));
+  fake_cuda::properties().attributes[cudaDevAttrComputeMode] = cudaComputeModeDefault;
+  EXPECT_THAT(error_of(MachineError("")), HasSubstr("cudaErrorDevicesUnavailable"));
+}
+
 TEST_F(CudaRuntime, TheFakeRunsStreamsThatDoNotWaitInAnyOrder) {
   int second_first = 0;
   for (unsigned seed = 0; seed < 50; ++seed) {

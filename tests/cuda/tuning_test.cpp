@@ -71,6 +71,34 @@ TEST_F(CudaGemm, DeterministicTakesTheFirstSuggestionAndMeasuresNothing) {
   EXPECT_FALSE(std::filesystem::exists(file_));
 }
 
+// Ranks measure for themselves: what they repeat must not follow from their times.
+TEST_F(CudaGemm, RepeatedProductsTakeTheFirstSuggestionWhateverOthersOfTheirShapeTake) {
+  const auto gemm = make([](const fake_cublaslt::Last& last) { return last.algorithm == 2 ? 2e5 : 3e5; });
+  for (int round = 0; round < 2; ++round) {
+    {
+      const RepeatedProducts repeated(*gemm, true);
+      measured_ = {};
+      multiply(*gemm);
+      EXPECT_THAT(measured_.products, IsEmpty());
+      EXPECT_EQ(fake_cublaslt::last().algorithm, 0u);
+    }
+    multiply(*gemm);
+    EXPECT_EQ(fake_cublaslt::last().algorithm, 2u);
+  }
+  // A weight's gradient that runs after the scope keeps it.
+  const Tensor dy = random_tensor(*cpu_, DType::bf16, {8, 24}, 1), x = random_tensor(*cpu_, DType::bf16, {8, 16}, 2);
+  const Tensor dw = test::poisoned_tensor(*cpu_, DType::fp32, {24, 16});
+  measured_ = {};
+  gemm->collect_weight_gradients();
+  {
+    const RepeatedProducts repeated(*gemm, true);
+    gemm->linear_backward_weight(stream_, dy, x, dw, {}, ProductSum::overwrite);
+  }
+  gemm->run_collected(stream_);
+  stream_.synchronize();
+  EXPECT_THAT(measured_.products, IsEmpty());
+}
+
 TEST_F(CudaGemm, TheNextRunTakesItsChoicesFromTheFile) {
   const GemmOptions options{.cache_file = file_};
   const auto second_best = [](const fake_cublaslt::Last& last) { return last.algorithm == 1 ? 2e5 : 3e5; };

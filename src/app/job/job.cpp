@@ -51,8 +51,7 @@ void Job::make_backend(const DeviceOptions& device) {
         world->size() - first[1], cpu_rank, broadcast_text(*world, backend_reason, cpu_rank));
   }
   if (!on_cpu) warn_of_single_cores();
-  // A GPU's description names its slot, so ranks of a node with equal descriptions share a GPU.
-  const std::string own = backend->description();
+  const std::string own = backend->device_identity();
   ranks_on_device =
       on_cpu ? node.local_size : static_cast<int>(std::ranges::count(all_gather_text(*node_ranks, own), own));
 }

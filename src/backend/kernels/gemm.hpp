@@ -181,6 +181,12 @@ class GemmKernels : public KernelFamily<GemmKernels> {
             product, a, b, c, d);
   }
 
+  /// With `repeated`, until it is called again, products take algorithms that were not chosen by their times: ranks
+  /// that multiply the same operands get the same bits. See `RepeatedProducts`.
+  virtual void set_repeated(bool repeated) {
+    if (inner() != nullptr) inner()->set_repeated(repeated);
+  }
+
   /// Sets the form of the epilogues of later products, for tests of each. In forms other than `chosen` the library's
   /// first suggestion is taken. Returns false, and changes nothing, on a backend with only one form.
   virtual bool set_epilogue_form(EpilogueForm form) {
@@ -238,6 +244,18 @@ class GemmKernels : public KernelFamily<GemmKernels> {
   static ProductSum sum_of(std::span<const ProductSum> sums, std::size_t group) {
     return sums.empty() ? ProductSum::add : sums[group];
   }
+};
+
+/// Scope of products that all tensor ranks compute from the same operands, and that must have the same bits on all:
+/// their results decide where tokens go, or change weights that no sum joins.
+class RepeatedProducts {
+ public:
+  RepeatedProducts(GemmKernels& gemm, bool are_repeated) : gemm_(gemm) { gemm_.set_repeated(are_repeated); }
+  ~RepeatedProducts() { gemm_.set_repeated(false); }
+  RepeatedProducts& operator=(RepeatedProducts&&) = delete;
+
+ private:
+  GemmKernels& gemm_;
 };
 
 }  // namespace trireme

@@ -162,6 +162,7 @@ Router::Saved Router::forward(const LayerShape& shape, ConstTensorView rows, con
   saved.token_sums = arena.allocate(accumulation, {2});
   {
     const ArenaScope scope(workspace);
+    const RepeatedProducts repeated(context_.backend.gemm(), context_.tensor_group.size() > 1);
     context_.backend.gemm().linear(stream, in_type_of(saved.logits, with_noise(shape, noise, rows)),
                                    in_type_of(saved.logits, weight_), {}, Activation::none, {},
                                    context_.own_tokens(saved.logits));
@@ -233,6 +234,7 @@ TensorView Router::backward(const LayerShape& shape, const Saved& saved, ConstTe
                             double mean_gradient) const {
   Stream& stream = context_.stream();
   GemmKernels& gemm = context_.backend.gemm();
+  const RepeatedProducts repeated(gemm, context_.tensor_group.size() > 1);
   const double of_token = 1 / static_cast<double>(all_tokens(shape));
   context_.backend.experts().add_load(stream, config_.count, saved.chosen, saved.kept, saved.counts, saved.sums,
                                       saved.balance_scale, saved.token_sums, of_token, load_);

@@ -30,6 +30,7 @@ class Dense {
 
   /// x [n, in]; overwrites y and, if there is an activation, pre_activation, both [n, out].
   void forward(ConstTensorView x, Activation activation, TensorView pre_activation, TensorView y) const {
+    const RepeatedProducts repeated(context_.backend.gemm(), context_.tensor_group.size() > 1);
     context_.backend.gemm().linear(context_.stream(), x, weight_, bias_, activation, pre_activation, y);
   }
   /// Accumulates the gradients of W and b, unless they are frozen, from dy [n, out], the gradient before the
@@ -38,6 +39,7 @@ class Dense {
   void backward(ConstTensorView dy, ConstTensorView x, Activation activation, ConstTensorView pre_activation,
                 TensorView dx) const {
     GemmKernels& gemm = context_.backend.gemm();
+    const RepeatedProducts repeated(gemm, context_.tensor_group.size() > 1);
     if (weight_gradient_) gemm.linear_backward_weight(context_.stream(), dy, x, weight_gradient_, bias_gradient_);
     gemm.linear_backward_input(context_.stream(), dy, weight_, activation, pre_activation, dx);
   }
