@@ -8,7 +8,7 @@ for results in lr-*/seed-*/results; do
   [ -e "$results" ] || { echo "no results in $1 yet"; exit 0; }
   rate=${results#lr-}
   # Lines "rate <tab> data <tab> figure <tab> value".
-  grep '^{' "$results" | tail -n 1 | grep -o '"test": {\|"data": "[^"]*"\|]\|"\(accuracy\|exact\|f1\|matthews\)": [0-9.e-]*' |
+  grep '^{' "$results" | tail -n 1 | grep -o '"test": {\|"data": "[^"]*"\|]\|"\(accuracy\|exact\|f1\|matthews\|pearson\|spearman\)": [0-9.e-]*' |
     awk -F'"' -v OFS='\t' -v rate="${rate%%/*}" 'BEGIN { data = part = "valid" }
       $2 == "test" { data = part = "test"; next }
       $2 == "data" { data = part ": " $4; next }

@@ -190,10 +190,14 @@ void ParallelModel::set_router_biases(std::span<const double> biases) {
 
 std::int64_t ParallelModel::length_multiple() const {
   if (shard_.divides_experts()) return 0;
-  const std::int64_t kernels = fp8_ ? 16 : 8;  // rows of full vectors and tiles
+  constexpr std::int64_t tile = 8, of_fp8 = 16;  // rows of full tiles, and of a product in FP8
   const std::int64_t chunks = communicators_.context->size() == 1 ? 1 : 2 * communicators_.context->size();
   const int shards = shard_.sequence_parallel ? shard_.tensor_size : 1;
-  return std::lcm(kernels, chunks * shards * stage_.context().row_chunks);
+  const std::int64_t multiple = std::lcm(tile, chunks * shards * stage_.context().row_chunks);
+  if (!fp8_) return multiple;
+  // A product has length x samples / (context ranks x row chunks) rows.
+  const std::int64_t parts = of_fp8 * communicators_.context->size() * stage_.context().row_chunks;
+  return std::lcm(multiple, parts / std::gcd(parts, execution_.micro_batch_size));
 }
 
 void ParallelModel::set_trace(TraceRecorder* trace) {

@@ -97,7 +97,7 @@ void Progress::note_loss(double loss) {
 }
 
 bool Progress::note_score(double score) {
-  if (best_iteration > 0 && score <= best_score) return false;
+  if (!std::isfinite(score) || (best_iteration > 0 && score <= best_score)) return false;
   best_iteration = iteration;
   best_score = score;
   return true;

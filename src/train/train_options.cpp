@@ -23,7 +23,7 @@ void validate_fp8(const ExecutionConfig& config, const model::ModelConfig& model
                 "<fp8_format>",
                 fp8.first_layers, fp8.last_layers, model.layers);
   const bool blocks = fp8.recipe == parallel::Fp8Recipe::blockwise;
-  const bool chunks = config.parallel.sequence_parallel && row_chunks_of(config.parallel, tensor_size) > 1;
+  const bool chunks = row_chunks_of(config.parallel, tensor_size) > 1;
   TRIREME_CHECK(!chunks || fp8.recipe != parallel::Fp8Recipe::tensorwise, ConfigError,
                 "<fp8_recipe> tensorwise and <tp_comm_overlap_chunks> exclude each other: the scale of a tensor needs "
                 "all of its rows. Try <fp8_recipe> delayed.");
@@ -39,7 +39,13 @@ void validate_fp8(const ExecutionConfig& config, const model::ModelConfig& model
       {"tokens of a micro-batch on a rank", rows / row_chunks_of(config.parallel, tensor_size)}};
   if (!model.latent.used) {
     extents.emplace_back("channels of a tensor rank's keys", model.kv_heads() * model.head_dim() / t);
+  }
+  if (!model.latent.used || model.latent.query_rank == 0) {
     extents.emplace_back("channels of a tensor rank's queries", model.attention_columns() / t);
+  }
+  if (blocks && context_size > 1) {  // a rank's two chunks are apart in the sequence
+    extents.emplace_back("tokens of a chunk of a context rank",
+                         config.sequence_length / (2 * context_size) * config.micro_batch_size);
   }
   bool is_dense = false;
   for (int layer = 0; layer < model.layers; ++layer) is_dense |= !model.has_experts(layer);

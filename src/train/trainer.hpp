@@ -62,6 +62,7 @@ class Trainer {
   bool note_score(double score) { return progress_.note_score(score); }
   /// Replaces the best score, measured again.
   void replace_best_score(double score) { progress_.best_score = score; }
+  void forget_best_score() { progress_.best_iteration = 0; }
   const BatchSchedule& batches() const { return batches_; }
   std::size_t optimizer_bytes() const { return optimizer_->bytes(); }
   std::size_t optimizer_host_bytes() const { return optimizer_->host_bytes(); }

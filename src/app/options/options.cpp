@@ -33,12 +33,6 @@ void assign_number(const std::string& text, Range range, const char* kind, T& va
 
 /// Throws ConfigError if a path is empty, often due to an unset variable in a batch file. Throws IoError if it is too
 /// long for any file system.
-void check_keys(const std::string& keys, const std::string& option) {
-  const std::vector<std::string_view> parts = split(keys, ',');
-  TRIREME_CHECK(!parts.empty() && std::ranges::find(parts, "") == parts.end(), ConfigError,
-                "{} has an empty key: give one, or leave the option out", option);
-}
-
 void check_path(const std::string& path, const std::string& option) {
   constexpr std::size_t max_path_bytes = 4095, max_name_bytes = 255;  // on Linux
   TRIREME_CHECK(!path.empty(), ConfigError, "{} has an empty name: give one, or leave the option out", option);
@@ -49,6 +43,13 @@ void check_path(const std::string& path, const std::string& option) {
   TRIREME_CHECK(path.size() <= max_path_bytes && max_component_bytes <= max_name_bytes, IoError,
                 "{} {}: the name is too long; a path has at most {} bytes, each name in it {}", option, shortened(path),
                 max_path_bytes, max_name_bytes);
+}
+
+/// Throws ConfigError for an empty key of several, "title,meta.text".
+void check_keys(const std::string& keys, const std::string& option) {
+  const std::vector<std::string_view> parts = split(keys, ',');
+  TRIREME_CHECK(!parts.empty() && !keys.ends_with(',') && std::ranges::find(parts, "") == parts.end(), ConfigError,
+                "{} has an empty key: give one, or leave the option out", option);
 }
 
 /// Reads a file of options: UTF-8, with or without a byte order mark.

@@ -1,35 +1,27 @@
 #include "src/app/run_config/checkpoint_options.hpp"
 
-#include <filesystem>
+#include "io/posix/folder.hpp"
 
 namespace trireme::app {
 namespace {
 
-/// Returns the absolute path, without links as far as it exists, and without a final slash.
-std::string full_path(const std::string& path) {
-  const std::filesystem::path absolute = std::filesystem::absolute(path);
-  std::error_code error;
-  std::filesystem::path full = std::filesystem::weakly_canonical(absolute, error);
-  if (error) full = absolute.lexically_normal();
-  return (full.has_filename() ? full : full.parent_path()).string();
-}
-
 bool is_same_folder(const std::string& a, const std::string& b) {
-  return a == b || (!a.empty() && !b.empty() && full_path(a) == full_path(b));
+  return a == b || (!a.empty() && !b.empty() && io::full_path(a) == io::full_path(b));
 }
 
 }  // namespace
 
-bool CheckpointOptions::goes_on_in_place() const {
-  return is_same_folder(load, save) && !starts_anew() && !no_load_optimizer;
-}
+bool CheckpointOptions::saves_to(const std::string& folder) const { return is_same_folder(folder, save); }
+
+bool CheckpointOptions::goes_on_in_place() const { return saves_to(load) && !starts_anew() && !no_load_optimizer; }
 
 std::string CheckpointOptions::continuation() const {
-  if (goes_on_in_place()) return "run the same command again to continue";
+  if (goes_on_in_place() && !step) return "run the same command again to continue";
   std::string left_out;
   for (const auto& [given, name] : {std::pair{finetune, "--finetune"},
                                     {upcycling, "--moe-use-upcycling"},
-                                    {no_load_optimizer, "--no-load-optim"}}) {
+                                    {no_load_optimizer, "--no-load-optim"},
+                                    {step.has_value(), "--ckpt-step"}}) {
     if (given) left_out += (left_out.empty() ? ", without " : " and ") + std::string(name);
   }
   return "continue with --load of the folder of --save" + left_out;

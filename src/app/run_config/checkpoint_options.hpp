@@ -52,6 +52,8 @@ struct CheckpointOptions {
   void check(const Options& options, Problems& problems) const;
   /// Returns whether the run goes on in the folder of `load`: `save` is the same, however it is spelt.
   bool goes_on_in_place() const;
+  /// Returns whether `save` is this folder, however it is spelt.
+  bool saves_to(const std::string& folder) const;
   /// Says how to continue a run that was stopped.
   std::string continuation() const;
   /// Returns whether `load` only has the weights from which a new run starts.

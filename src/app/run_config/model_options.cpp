@@ -188,7 +188,7 @@ void ModelOptions::apply_vocabulary(model::ModelConfig& config, std::int64_t cor
   const bool is_given = fields.given("vocab-size");
   if (!is_given && is_corpus) config.vocabulary = corpus_vocabulary;
   problems.expect(
-      config.vocabulary >= needed,
+      config.vocabulary >= (is_given ? corpus_vocabulary : needed),
       is_given ? fmt::format("--vocab-size {} is smaller than the corpus' vocabulary of {} tokens", config.vocabulary,
                              corpus_vocabulary)
       : checkpoint

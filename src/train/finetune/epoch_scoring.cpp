@@ -38,10 +38,20 @@ BestScores BestScores::from(const std::map<std::string, std::string>& blobs, con
   return {read(valid_blob, valid_split), read(test_blob, test_split)};
 }
 
+void check_finite(const TaskScores& scores) {
+  TRIREME_CHECK(
+      std::isfinite(scores.loss) && std::ranges::none_of(scores.scores, [](double x) { return std::isnan(x); }),
+      NumericalError,
+      "the model's outputs for the validation data are not finite: lower <lr>, check the pretrained model, or train in "
+      "another <dtype>");
+}
+
 TaskScores mean_of(const FinetuneTask& task, std::vector<TaskScores> models) {
+  // Spans of several windows of a question are compared by their logits, which probabilities in a window do not keep.
+  const bool averages_probabilities = !task.is_regression() && !task.is_squad();
   TaskScores mean;
   for (TaskScores& scores : models) {
-    if (!task.is_regression()) to_probabilities(scores, task.is_squad() ? 2 : 1);
+    if (averages_probabilities) to_probabilities(scores);
     if (mean.scores.empty()) {
       mean = std::move(scores);
     } else {
@@ -50,7 +60,7 @@ TaskScores mean_of(const FinetuneTask& task, std::vector<TaskScores> models) {
   }
   for (double& value : mean.scores) {
     value /= static_cast<double>(models.size());
-    if (!task.is_regression()) value = std::log(value);
+    if (averages_probabilities) value = std::log(value);
   }
   return mean;
 }
@@ -75,10 +85,17 @@ EpochScoring::EpochScoring(const FinetuneTask& task, const TaskData& data, std::
 
 bool EpochScoring::evaluate(ParallelModel& model, Trainer& trainer) {
   TaskScores scores = score_samples(model, *data_.valid.samples);
+  check_finite(scores);
   const TaskResult result = measure(task_, data_.valid, scores);
   const std::int64_t iteration = trainer.progress().iteration;
   // An earlier version of the program may have stored another metric.
   if (const auto earlier = std::exchange(earlier_score_, {})) trainer.replace_best_score(*earlier);
+  if (best_.valid.scores.empty() && trainer.progress().best_iteration > 0) {
+    log::warn(
+        "the best score so far, after iteration {}, is that of other validation data: the best is chosen from here on",
+        trainer.progress().best_iteration);
+    trainer.forget_best_score();
+  }
   const bool is_best = trainer.note_score(result.all.score);
   log::info("validation after iteration {}, epoch {:.2f}: {}, loss {:.4f}{}", iteration,
             static_cast<double>(iteration) / static_cast<double>(epoch_iterations_), result.text(), scores.loss,

@@ -25,7 +25,10 @@ struct BestScores {
                          const TaskSplit& valid_split, const TaskSplit& test_split);
 };
 
-/// Returns the scores of several models together: the logarithms of their mean probabilities, or their mean values.
+/// Throws NumericalError for scores that are not finite.
+void check_finite(const TaskScores& scores);
+/// Returns the scores of several models together: the logarithms of their mean probabilities, or their mean values or,
+/// for spans, logits.
 TaskScores mean_of(const FinetuneTask& task, std::vector<TaskScores> models);
 
 /// Returns the median; for an even number of values, the mean of the middle two.

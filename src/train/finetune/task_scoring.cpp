@@ -92,8 +92,8 @@ std::optional<TaskScores> scores_from(std::string_view bytes, const std::string&
   return scores;
 }
 
-void to_probabilities(TaskScores& scores, int groups) {
-  const std::ptrdiff_t size = scores.columns / groups;
+void to_probabilities(TaskScores& scores) {
+  const std::ptrdiff_t size = scores.columns;
   for (auto at = scores.scores.begin(); at != scores.scores.end(); at += size) {
     const double maximum = *std::max_element(at, at + size);
     double sum = 0;

@@ -31,8 +31,8 @@ std::string to_bytes(const TaskScores& scores, const std::string& key);
 /// Deserializes the scores of `labels` labels from the result of to_bytes; empty if its key or size differ.
 std::optional<TaskScores> scores_from(std::string_view bytes, const std::string& key, std::int64_t labels);
 
-/// Replaces each row's logits by their softmax, over `groups` equal parts of the row.
-void to_probabilities(TaskScores& scores, int groups = 1);
+/// Replaces each row's logits by their softmax.
+void to_probabilities(TaskScores& scores);
 
 /// Returns the column of the largest score in row `row`, the first of equal ones.
 std::int64_t best_column(const TaskScores& scores, std::int64_t row);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <map>
 #include <ranges>
 #include <set>
 
@@ -79,23 +80,38 @@ std::string subject_of(std::string_view path) {
   return std::string(name);
 }
 
-/// Returns whether this is one file, or all pieces of one: PREFIX-00000-of-00002.EXTENSION and so on.
-bool are_pieces_or_one(const std::vector<std::string>& files) {
+/// Throws DataError if a file is a piece, PREFIX-00000-of-00002.EXTENSION, and others of it are missing.
+void check_pieces(const std::vector<std::string>& files) {
   constexpr std::string_view between = "-of-";
-  if (files.size() == 1 && files.front().find(between) == std::string::npos) return true;
-  std::set<std::string> wholes;
-  std::set<std::size_t> numbers;
+  std::map<std::pair<std::string, std::size_t>, std::set<std::size_t>> pieces;  // by prefix and number of pieces
   for (const std::string& file : files) {
-    const std::size_t end = file.find(between), begin = file.rfind('-', end == std::string::npos ? 0 : end - 1);
-    if (end == std::string::npos || begin == std::string::npos) return false;
-    const auto number = parse_number<std::size_t>(file.substr(begin + 1, end - begin - 1));
-    const std::size_t digits_end = file.find_first_not_of("0123456789", end + between.size());
-    const auto count = parse_number<std::size_t>(file.substr(end + between.size(), digits_end - end - between.size()));
-    if (!number || count != files.size() || *number >= files.size()) return false;
-    wholes.insert(file.substr(0, begin));
-    numbers.insert(*number);
+    const std::string_view name = name_of_file(file);
+    const std::size_t at = name.find(between);
+    if (at == name.npos || at == 0) continue;
+    const std::size_t begin = name.rfind('-', at - 1);
+    if (begin == name.npos) continue;
+    const std::string_view rest = name.substr(at + between.size());
+    const auto number = parse_number<std::size_t>(name.substr(begin + 1, at - begin - 1));
+    const auto count = parse_number<std::size_t>(rest.substr(0, rest.find_first_not_of("0123456789")));
+    if (number && count) pieces[{file.substr(0, file.size() - name.size() + begin), *count}].insert(*number);
   }
-  return wholes.size() == 1 && numbers.size() == files.size();
+  for (const auto& [prefix_and_count, numbers] : pieces) {
+    TRIREME_CHECK(numbers.size() == prefix_and_count.second, DataError,
+                  "{}: {} of its {} pieces are there. Get all of them", prefix_and_count.first, numbers.size(),
+                  prefix_and_count.second);
+  }
+}
+
+/// Returns whether these are one file, or pieces of one.
+bool are_one(const std::vector<std::string>& files) {
+  std::set<std::string> wholes;
+  for (const std::string& file : files) {
+    const std::string_view name = name_of_file(file);
+    const std::size_t at = name.find("-of-");
+    wholes.insert(at == name.npos || at == 0 ? file
+                                             : file.substr(0, file.size() - name.size() + name.rfind('-', at - 1)));
+  }
+  return wholes.size() == 1;
 }
 
 /// Adds the labels in the file beside `path`, one a line, to documents without.
@@ -131,11 +147,11 @@ std::vector<TaskDocument> read_file(const Benchmark& benchmark, const std::strin
 }  // namespace
 
 std::vector<std::string> benchmark_files(const Benchmark& benchmark, const std::string& path, std::string_view part) {
-  if (!io::is_folder(path)) return {path};
+  if (!io::is_folder(path + "/.")) return {path};
   const std::string name(benchmark.name);
   std::vector<std::string> files, found;
   constexpr int depth = 2;  // MMLU's data/test
-  if (io::is_folder(path + "/" + name)) {
+  if (io::is_folder(path + "/" + name + "/.")) {
     append_files(path + "/" + name, depth, files);
   } else {
     append_files(path, depth, files);
@@ -149,11 +165,14 @@ std::vector<std::string> benchmark_files(const Benchmark& benchmark, const std::
       return any != part && belongs(name_of_file(file), any) && !belongs(name_of_file(file), part);
     });
   };
-  if (files.size() == 1 && part == benchmark.split && !is_other(files.front()) && are_pieces_or_one(files))
+  if (files.size() == 1 && part == benchmark.split && !is_other(files.front())) {
+    check_pieces(files);
     return files;
+  }
   std::ranges::copy_if(files, std::back_inserter(found),
                        [&](const std::string& file) { return belongs(file.substr(path.size()), part); });
-  const bool is_one = are_pieces_or_one(found) || !benchmark.group_field.empty();
+  const bool is_one = are_one(found) || !benchmark.group_field.empty();
+  check_pieces(found);
   TRIREME_CHECK(!found.empty() && is_one, DataError,
                 "{}: {} of the {} data files ({}) there is named as the {} data of {}. Try the file itself", path,
                 found.empty() ? "none" : "more than one", files.size(),

@@ -264,6 +264,14 @@ int eval_command(const CommandLine& line) {
       if (job.is_root() && !file.empty()) io::check_writable(file);  // fails before the work
     }
     std::ranges::for_each(o.data_paths, io::check_there);
+    std::vector<std::string> outputs{o.output, o.logits_file};
+    for (const std::string& file : {o.fine_tuned.predictions_file, o.fine_tuned.n_best_file}) {
+      outputs.push_back(file);
+      for (std::size_t i = 0; o.data_paths.size() > 1 && !file.empty() && i < o.data_paths.size(); ++i) {
+        outputs.push_back(fmt::format("{}.{}", file, i));
+      }
+    }
+    check_outputs(outputs, o.data_paths);
   });
   std::shared_ptr<data::TokenStore> corpus;
   if (o.task == EvalTask::perplexity) corpus = open_corpus(*job.world, o.data_path);

@@ -40,6 +40,9 @@ class Finetuning {
              RunConfigReader& reader)
       : options_(options), translation_(translation), task_(task), job_(job), reader_(reader) {
     collectively(*job_.world, [&] {
+      std::vector<std::string> inputs = task_.train;
+      for (const auto* paths : {&task_.valid, &task_.test}) inputs.insert(inputs.end(), paths->begin(), paths->end());
+      check_outputs({task_.predictions_file, task_.n_best_file}, inputs);
       for (const std::string& file : {task_.predictions_file, task_.n_best_file}) {
         if (job_.is_root() && !file.empty()) io::check_writable(file);  // fails before hours of training
       }
@@ -72,6 +75,10 @@ class Finetuning {
     const std::string load = folder_of_seed(checkpoint.load, task_, reader_.parsed().seed);
     TRIREME_CHECK(!pretrained.empty() || !load.empty(), ConfigError,
                   "fine-tuning starts from a model: give --pretrained-checkpoint, or --load to resume");
+    TRIREME_CHECK(!pretrained.empty() || task_.seeds == 1 || io::is_there(load), CheckpointError,
+                  "there is no {}: with --seeds, --load names the folder of their checkpoints, and "
+                  "--pretrained-checkpoint the model to start from",
+                  load);
     OpenCheckpoint base = pretrained.empty() ? open_checkpoint(*job_.world, load, {.step = checkpoint.step})
                                              : open_checkpoint(*job_.world, pretrained,
                                                                {.step = {}, .kept_bytes = job_.bytes_for_files()});
@@ -91,10 +98,14 @@ class Finetuning {
         has_task ? fmt::format(". Or continue its run with --load {0} --save {0}", pretrained) : "");
     translation_.check_model(model_);
     const bool is_bert = model_.is_bert();
+    const std::string& from = pretrained.empty() ? load : pretrained;
+    TRIREME_CHECK(!is_pretrained || checkpoint.save.empty() || !checkpoint.saves_to(from), ConfigError,
+                  "--save {} is the folder of the pretrained model, which this run would replace: name another",
+                  checkpoint.save);
     TRIREME_CHECK(!model_.adapters.any(), CheckpointError,
                   "the model in {} has adapters, which one of a task cannot have: export it, which adds them to the "
                   "weights, import that, and fine-tune the result",
-                  pretrained);
+                  from);
     task_.set_output(model_);
     const FieldOptions& fields = reader_.parsed().model.fields;
     fields.apply(model_);
@@ -105,6 +116,11 @@ class Finetuning {
     tokenizer_payload_ = tokenizer_payload(base.description);
     check_tokenizer(*job_.world, task_.tokenizer, base.reader->description(), tokenizer_name_, tokenizer_payload_);
     collectively(*job_.world, [&] { tokenizer_ = make_task_tokenizer(tokenizer_name_, tokenizer_payload_, is_bert); });
+    const std::int32_t greatest = std::max({tokenizer_.tokens.cls, tokenizer_.tokens.sep, tokenizer_.tokens.pad});
+    TRIREME_CHECK(
+        greatest < model_.vocabulary, CheckpointError,
+        "the model in {} has {} tokens, and tasks need token {} of its tokenizer: train a model with all of them", from,
+        model_.vocabulary, greatest);
     if (is_pretrained) pretrained_ = std::make_shared<OpenCheckpoint>(std::move(base));
     continues_ = !is_pretrained;
   }
@@ -143,8 +159,15 @@ class Finetuning {
     plan.attributes.put("data.sequence_length", sequence_length_);
     plan.attributes.put("data.seed", static_cast<std::int64_t>(config.seed));
     const std::string& load = config.checkpoint.load;
+    const Attributes before = plan.attributes;
+    if (task_.task.is_squad()) {
+      plan.attributes.put("data.doc_stride", task_.task.doc_stride);
+      plan.attributes.put("data.max_query_length", task_.task.max_query_length);
+    }
     open_start(job_, config, !load.empty() && (continues_ || load != pretrained_load()), plan);
     if (plan.start.reader) {
+      // Earlier versions of the program did not store them.
+      if (!plan.start.description.attributes.contains("data.doc_stride")) plan.attributes = before;
       CheckpointOptions options = config.checkpoint;
       options.override_schedule = options.override_schedule || task_.epochs == 0;  // no update follows it
       check_batch(plan.start.description.attributes, plan.attributes);
@@ -175,6 +198,9 @@ class Finetuning {
   std::optional<double> run_seed(std::uint64_t seed, train::BestScores& best) {
     RunConfig config = config_;
     config.seed = seed;
+    if (double& minutes = config.run.schedule.exit_duration_minutes; minutes > 0) {
+      minutes = std::max(minutes - timer_.elapsed_s() / 60, 1e-9);  // all seeds have this time together
+    }
     config.checkpoint.save = folder_of_seed(config_.checkpoint.save, task_, seed);
     config.checkpoint.load = folder_of_seed(config_.checkpoint.load, task_, seed);
     config.checkpoint.local_folder = folder_of_seed(config_.checkpoint.local_folder, task_, seed);
@@ -195,6 +221,7 @@ class Finetuning {
     session.restore();
     if (task_.epochs == 0) {
       best = {score_samples(session.model(), *data_.valid.samples), {}};
+      train::check_finite(best.valid);
       if (data_.test.samples) best.test = score_samples(session.model(), *data_.test.samples);
       write_predictions_of(best, suffix_of_seed(seed));
       print_result(session.progress(), seed, 0, session.progress().iteration, best);
@@ -315,6 +342,7 @@ class Finetuning {
   std::int64_t sequence_length_ = 0;
   train::TaskData data_;
   std::optional<io::FolderLock> seeds_lock_;
+  const Timer timer_;
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ bool append_texts(const std::string& folder, std::vector<std::string>& files) {
 
 /// Returns the files of a folder, or `path` itself.
 std::vector<std::string> files_of(const std::string& path, bool takes_folders) {
-  if (!takes_folders || !io::is_folder(path)) return {path};
+  if (!takes_folders || !io::is_folder(path + "/.")) return {path};
   std::vector<std::string> files;
   bool found = append_texts(path, files);
   if (!found) {
