@@ -54,8 +54,7 @@ class TextFiles final : public prepare::InputFiles {
   }
   bool is_same(const std::string& a, const std::string& b) const override {
     std::error_code ignored;  // one of the files may not exist yet
-    return a == b || std::filesystem::equivalent(a, b, ignored) ||
-           std::filesystem::weakly_canonical(a, ignored) == std::filesystem::weakly_canonical(b, ignored);
+    return a == b || std::filesystem::equivalent(a, b, ignored) || full_path(a) == full_path(b);
   }
 };
 

@@ -68,6 +68,14 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
+std::string full_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  std::filesystem::path full = std::filesystem::weakly_canonical(absolute, error);
+  if (error) full = absolute.lexically_normal();
+  return (full.has_filename() ? full : full.parent_path()).string();
+}
+
 bool is_folder(const std::string& path) {
   struct stat status {};
   const int result = retried([&] { return lstat(path.c_str(), &status); });

@@ -11,6 +11,10 @@ namespace trireme::io {
 /// cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
 
+/// Returns the absolute path of a file that need not exist, without links as far as it exists, and without a final
+/// slash.
+std::string full_path(const std::string& path);
+
 /// Returns whether the path is a folder; a symbolic link to one is not. Throws IoError if that cannot be determined.
 bool is_folder(const std::string& path);
 

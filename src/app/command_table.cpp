@@ -201,7 +201,7 @@ std::string program_help() {
          "configuration; 3 bad data or checkpoint; 4 environment; 5 input or output failed; 6 a rank died; 7 a rank "
          "hung;\n8 numerical; 9 a machine computed a wrong result; 75 stopped early with everything saved: run the "
          "same "
-         "command again.\n";
+         "command again,\nwith --load of the folder of --save.\n";
 }
 
 std::string unknown_command_text(const std::string& word) {

@@ -287,7 +287,7 @@ constexpr Field table[] = {
      .log = ", normalised embeddings"},
     {TRIREME_AT(&C::scaled_alibi), .attribute = "scaled_alibi", .option = "scale-alibi",
      .help = "Divide the biases by distance by the square root of a head's channels, as Falcon does.",
-     .needs = {has_alibi, "<position_embedding_type> alibi"}, .log = " divided by the root of a head's channels"},
+     .needs = {has_alibi, "<position_embedding_type> alibi"}, .log = ", biases by distance divided by the root of a head's channels"},
     {TRIREME_AT(&C::query_scalar), .range = countable(), .attribute = "query_scalar",
      .option = "query-pre-attn-scalar",
      .help = "Divide attention scores by the square root of N; default the channels of a head.",

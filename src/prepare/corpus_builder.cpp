@@ -130,7 +130,10 @@ class OwnParts {
     std::vector<std::string> rest(numbers.size());
     pool.parallel_for(std::ssize(numbers), [&](std::int64_t i) {
       const auto at = static_cast<std::size_t>(i);
-      rest[at] = copy_.copy_part(blocks, numbers[at]).value();
+      const std::optional<std::string> result = copy_.copy_part(blocks, numbers[at]);
+      TRIREME_CHECK(result, IoError, "the places of all parts are not in {}: all ranks must see its folder",
+                    copy_.target());
+      rest[at] = *result;
     });
     copy_.sync();
     return fmt::format("{}{}", fmt::join(results_, ""), fmt::join(rest, ""));
@@ -203,12 +206,18 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
   });
   missing_text = broadcast_text(comm, missing_text, 0);
   blocks = broadcast_blocks(comm, blocks);
-  const auto place_parts = [&] {
-    while (joiner.parts() < paths.size() && files.work->exists(paths[joiner.parts()])) {
+  // Places the parts up to `end`, in their order.
+  const auto place_parts = [&](std::size_t end) {
+    while (joiner.parts() < end) {
       joiner.add_next();
       copy.place(joiner.parts() - 1, joiner.last_taken());
       copy.place(joiner.parts(), {.begin = joiner.tokens()});
     }
+  };
+  const auto first_missing = [&] {
+    std::size_t part = joiner.parts();
+    while (part < paths.size() && files.work->exists(paths[part])) ++part;
+    return part;
   };
 
   const std::vector<std::size_t> own = ranges_of_rank(comm.rank(), comm.size(), ranges, numbers_in(missing_text));
@@ -224,7 +233,7 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
       return true;
     };
     const auto made = [&](std::size_t number) {
-      if (leads) place_parts();
+      if (leads) place_parts(first_missing());
       own_parts.copy_early(number + 1);
     };
     try {
@@ -242,7 +251,7 @@ CorpusBuildReport build_corpus(const Files& files, const CorpusBuildOptions& opt
     if (!leads) return;
     progress(input_bytes, input_bytes);
     if (paths.size() > 1) log::info("joining {} parts", paths.size());
-    place_parts();
+    place_parts(paths.size());
     report = joiner.report();
     check_report(report, options.text, input_bytes, *folder);
     frame = joiner.begin(frame_path, tokenizer);

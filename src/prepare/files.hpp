@@ -64,9 +64,9 @@ class InputFiles {
   virtual std::int64_t row_group_begin(const std::string& path, std::int64_t at) const = 0;
   /// Returns whether two paths name the same file, existing or not.
   virtual bool is_same(const std::string& a, const std::string& b) const = 0;
-  /// Throws ConfigError if two paths name the same file.
+  /// Throws ConfigError if two paths name the same file. Ignores empty ones.
   void check_different(const std::string& a, const std::string& b, const char* roles = "input and output") const {
-    TRIREME_CHECK(!is_same(a, b), ConfigError, "{} is both {}", b, roles);
+    TRIREME_CHECK(a.empty() || b.empty() || !is_same(a, b), ConfigError, "{} is both {}", b, roles);
   }
 };
 

@@ -6,11 +6,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <span>
 
+#include "io/posix/folder.hpp"
 #include "src/app/options/field_names.hpp"
 #include "src/base/log.hpp"
 #include "src/base/machine.hpp"
@@ -233,7 +233,7 @@ report::AttemptStart RunReports::attempt_start(const io::EarlierIterations& earl
   std::vector<report::OptionValue> options = config_.option_values;
   for (report::OptionValue& option : options) {
     // A report may be made in another folder.
-    if (option.name == "save") option.value = std::filesystem::absolute(option.value).lexically_normal().string();
+    if (option.name == "save") option.value = io::full_path(option.value);
   }
   return {.time = std::time(nullptr),
           .began = job_.began,

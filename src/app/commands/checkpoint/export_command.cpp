@@ -155,8 +155,10 @@ void remove_other_files(const std::string& folder, const std::map<std::string, s
                            "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt", "chat_template.jinja",
                            "chat_template.json", "additional_chat_templates", "generation_config.json"}) {
     const std::string path = fmt::format("{}/{}", folder, name);
-    if (!tokenizer_files.contains(name)) std::filesystem::remove_all(path, error);
+    if (tokenizer_files.contains(name) || !io::is_there(path)) continue;
+    std::filesystem::remove_all(path, error);
     TRIREME_CHECK(!error, IoError, "cannot delete {}: {}", path, error.message());
+    log::info("removed {}, of an earlier export", path);
   }
 }
 
@@ -169,6 +171,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
   std::map<std::string, std::string> tokenizer_files;
   std::optional<io::FolderLock> lock;
   std::optional<io::SafetensorsOutput> weights;
+  bool replaces = false;  // an earlier export
   collectively(world, [&] {
     tokenizer = tokenizer_of(source.description);
     model = exported_model(attributes, *tokenizer, o);
@@ -182,6 +185,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
     if (world.rank() != 0) return;
     io::make_folders(o.output);
     lock.emplace(o.output + "/.lock", o.output);
+    replaces = io::is_there(o.output + "/config.json");
     weights->prepare_folder();
     const std::int64_t free = io::free_bytes(o.output);
     TRIREME_CHECK(free >= weights->total_bytes() || io::is_there(o.output + "/" + weights->file_name(0)), IoError,
@@ -206,7 +210,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
     if (o.adapter) {
       return write(io::adapter_names.description, io::adapter_json(model.peft, !model.description.config.is_bert()));
     }
-    remove_other_files(o.output, tokenizer_files);
+    if (replaces) remove_other_files(o.output, tokenizer_files);
     for (const auto& [name, text] : tokenizer_files) write(name, text);
     if (!model.description.config.is_bert() && !tokenizer_files.contains("generation_config.json")) {
       write("generation_config.json", io::generation_config_json(model.description));

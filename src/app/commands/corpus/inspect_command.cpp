@@ -123,7 +123,12 @@ int corpus_inspect_command(const CommandLine& line) {
   problems.expect(statistics || paths.size() == 1, "several corpora need --statistics");
   problems.report();
   if (!svg.empty()) {
-    for (const std::string& path : paths) io::prepare_files().inputs->check_different(path, svg);
+    const auto inputs = io::prepare_files().inputs;
+    for (const std::string& path : paths) {
+      inputs->check_different(path, svg);
+      for (const data::TokenStore* owner : io::CorpusStore(path).token_owners())
+        inputs->check_different(owner->name(), svg);
+    }
   }
   if (statistics) {
     print_statistics(paths, svg);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <thread>
 #include <utility>
 
@@ -10,7 +11,9 @@
 #include "src/app/commands/generate/prompt_session.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/base/log.hpp"
+#include "src/base/parse_number.hpp"
 #include "src/comm/host_collectives.hpp"
+#include "src/data/template/template.hpp"
 
 namespace trireme::app {
 namespace {
@@ -58,6 +61,9 @@ int generate_command(const CommandLine& line) {
 
   Job job(line.environment(), options, o.model.grid, o.model.device);
   translation->log();
+  // Templates may show the date: the same on all ranks.
+  const std::string now = broadcast_text(*job.world, fmt::format("{}", std::time(nullptr)), 0);
+  data::jinja::set_time(parse_number<std::time_t>(now).value());
   const auto load = [&] {
     return load_model(job, o.model, [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
       translation->check_model(config);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <utility>
 
 #include "io/json/prompt_json.hpp"
@@ -12,10 +11,8 @@
 #include "io/posix/folder.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/base/log.hpp"
-#include "src/base/parse_number.hpp"
 #include "src/base/text.hpp"
 #include "src/base/timer.hpp"
-#include "src/data/template/template.hpp"
 
 namespace trireme::app {
 namespace {
@@ -64,9 +61,6 @@ std::string TextPrinter::finish(infer::Continuation continuation) {
 }
 
 PromptSession::PromptSession(Job& job, const GenerateOptions& options) : job_(job), options_(options) {
-  // Templates may show the date: the same on all ranks.
-  const std::string now = broadcast_text(*job.world, fmt::format("{}", std::time(nullptr)), 0);
-  data::jinja::set_time(parse_number<std::time_t>(now).value());
   if (options.reads_stdin()) input_ = read_standard_input(*job.world);
   if (options.source() == TextSource::chat && options.chat != "-") {
     collectively(*job.world, [&] { input_ = io::read_whole_file(options.chat, max_chat_bytes, io::Symlinks::follow); });

@@ -76,7 +76,7 @@ std::string steps_folder(const std::string& folder, const report::Run& run) {
     }
   }
   for (const std::string& candidate : candidates) {
-    if (io::is_folder(candidate) && !io::CheckpointStore(candidate).steps().empty()) return candidate;
+    if (io::is_folder(candidate + "/.") && !io::CheckpointStore(candidate).steps().empty()) return candidate;
   }
   return "";
 }
@@ -84,7 +84,7 @@ std::string steps_folder(const std::string& folder, const report::Run& run) {
 /// Reads a run, each curve in so many columns, for the page `output`, which must not be one of its files.
 report::Run read_run(const std::string& path, const std::string& output, int columns) {
   TRIREME_CHECK(io::is_there(path), IoError, "there is no {}: give a run folder, or a file of --metrics-file", path);
-  const bool is_folder = io::is_folder(path);
+  const bool is_folder = io::is_folder(path + "/.");  // also by a link
   report::Run run;
   fs::path named = fs::absolute(path).lexically_normal();
   if (!named.has_filename()) named = named.parent_path();
