@@ -209,7 +209,7 @@ constexpr std::size_t key_shared_bytes = (2 * key_rows * row_stride<d> + 2 * que
 }  // namespace
 
 std::size_t flash_attention_shared_bytes(std::int64_t head_dim) {
-  std::size_t bytes = 0;  // of the gradients; the forward kernel needs less than the greater of them
+  std::size_t bytes = 0;  // need of the gradients: the forward kernel needs less than the greater
   dispatch(DType::bf16, head_dim,
            [&]<class T, int d>() { bytes = std::max(query_gradient_shared_bytes<d>, key_shared_bytes<d>); });
   return bytes;

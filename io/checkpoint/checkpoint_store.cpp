@@ -150,7 +150,7 @@ void CheckpointStore::commit(const std::string& staging, const Manifest& manifes
       if (hidden.starts_with('.')) unlink((path(staging) + "/" + hidden).c_str());
     }
     write_durably(path(staging) + "/" + manifest_name, text);
-    if (is_folder(path(name))) trash = move_to_trash(name);
+    if (has_folder(name)) trash = move_to_trash(name);
     rename_durably(path(staging), path(name));
   } catch (const IoError& error) {
     if (!trash.empty() && !is_folder(path(name))) std::rename(path(trash).c_str(), path(name).c_str());
@@ -173,11 +173,13 @@ void CheckpointStore::abandon(const std::string& staging) noexcept {
   }
 }
 
+bool CheckpointStore::has_folder(const std::string& name) const { return is_folder(path(name) + "/."); }
+
 std::vector<StepEntry> CheckpointStore::steps() {
   std::vector<StepEntry> entries;
   const std::vector<std::string> names = names_in(root_);
   for (const std::string& name : names) {
-    if (!is_step_name(name) || !is_folder(path(name))) continue;
+    if (!is_step_name(name) || !has_folder(name)) continue;
     entries.push_back({.name = name, .step = number_in(name, step_prefix)});
   }
   for (const std::string& name : names) {
@@ -215,6 +217,10 @@ void CheckpointStore::remove(const std::string& name) {
 }
 
 void CheckpointStore::discard(const std::string& name) {
+  if (!is_folder(path(name))) {  // a link, whose folder is not of this run
+    unlink(path(name).c_str());
+    return;
+  }
   try {
     remove_folder(path(name), manifest_name);
   } catch (const IoError& error) {
@@ -271,7 +277,7 @@ bool CheckpointStore::may_be_complete(const std::string& name) {
 
 void CheckpointStore::restore_or_delete(const std::string& trash_name) {
   const std::string name = name_of_step(std::max<std::int64_t>(0, number_in(trash_name, trash_prefix)));
-  if (is_folder(path(name))) {
+  if (has_folder(name)) {
     // Kept while it may be more complete than the step of that name.
     if (checkpoint::looks_complete(*this, name) || !checkpoint::looks_complete(*this, trash_name)) discard(trash_name);
   } else if (checkpoint::looks_complete(*this, trash_name)) {

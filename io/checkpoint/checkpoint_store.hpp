@@ -44,8 +44,11 @@ class CheckpointStore : public checkpoint::Store {
   void clean(const std::string& kept);
   bool may_be_complete(const std::string& name);
   void restore_or_delete(const std::string& trash_name);
+  /// Returns whether there is a folder of this name, or a link to one.
+  bool has_folder(const std::string& name) const;
   std::string move_to_trash(const std::string& name);
-  /// Deletes a folder that no step is in. What cannot be deleted stays, with one warning: no save depends on it.
+  /// Deletes a folder that no step is in, or a link, whose target stays. What cannot be deleted stays, with one
+  /// warning: no save depends on it.
   void discard(const std::string& name);
   std::string latest() const;
   std::string root_;

@@ -166,6 +166,13 @@ for ranks in 1 3; do
   check "$ranks ranks pack what one packs" cmp good-1.jsonl good-$ranks.jsonl
 done
 
+# Standard input, with and without a report.
+head -50 good-1.jsonl | "$trireme" corpus clean --input - --min-tokens 0 --output piped.jsonl >out 2>err
+check "documents come from a pipe: $?" [ -s piped.jsonl ]
+head -50 good-1.jsonl | "$trireme" corpus overlap --input - --test piped.jsonl >out 2>err
+check "overlap reads one, too: $?" grep -q . out
+refused 2 "x.jsonl is both" 1 corpus clean --input big.jsonl --min-tokens 0 --output x.jsonl --report ./x.jsonl
+
 # Killed at any time: the output is complete or absent, and the next run removes the remains.
 make_documents 4000 >big.jsonl
 done_by 1 corpus clean --input big.jsonl --min-tokens 0 --output whole.jsonl

@@ -78,6 +78,20 @@ TEST_F(StoreTest, IncompleteStepsDoNotCountAsKept) {
   EXPECT_EQ(load("step-00000002"), 2u);
 }
 
+TEST_F(StoreTest, ALinkToAStepIsOneAndItsTargetStays) {
+  save(10, 1);
+  const std::string archive = directory / "archive";
+  std::filesystem::create_directory(archive);
+  std::filesystem::rename(root + "/step-00000010", archive + "/step-00000010");
+  std::filesystem::create_directory_symlink(archive + "/step-00000010", root + "/step-00000010");
+  EXPECT_EQ(load(), 1u);
+  save(10, 2);
+  EXPECT_EQ(load(), 2u);
+  EXPECT_FALSE(std::filesystem::is_symlink(root + "/step-00000010"));
+  EXPECT_THAT(names_in(root), ElementsAre("LATEST", "step-00000010"));
+  EXPECT_THAT(names_in(archive + "/step-00000010"), ElementsAre("manifest.json", "rank-00000.h5"));
+}
+
 TEST_F(StoreTest, AStepThatCannotBeDeletedDoesNotEndLaterSaves) {
   save(10, 1);
   save(20, 2);
