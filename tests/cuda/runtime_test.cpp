@@ -79,7 +79,7 @@ TEST_F(CudaRuntime, AGpuThatAnotherProcessHoldsIsNoFaultOfTheMachine) {
   fake_cuda::properties().attributes[cudaDevAttrComputeMode] = cudaComputeModeExclusiveProcess;
   EXPECT_THAT(error_of(EnvironmentError("")), HasSubstr("is in compute mode EXCLUSIVE_PROCESS"));
   fake_cuda::properties().attributes[cudaDevAttrComputeMode] = cudaComputeModeDefault;
-  EXPECT_THAT(error_of(MachineError("")), HasSubstr("cudaErrorDevicesUnavailable"));
+  EXPECT_THAT(error_of(MachineError("")), HasSubstr("cudaSetDevice failed"));
 }
 
 TEST_F(CudaRuntime, TheFakeRunsStreamsThatDoNotWaitInAnyOrder) {

@@ -227,7 +227,7 @@ check "an imported model continues as the one that was exported" cmp bytes.text 
 refused 2 "would be loaded instead of step 0" 1 checkpoint import --input bytes-out --output bytes
 
 mkdir tokens-out
-touch tokens-out/{tokenizer.model,chat_template.jinja,vocab.txt}
+touch tokens-out/{config.json,tokenizer.model,chat_template.jinja,vocab.txt}
 done_by 1 checkpoint export --load bytes --output tokens-out
 check "an export leaves no tokenizer of an earlier one" [ "$(cd tokens-out && ls)" = "$(cd bytes-out && ls)" ]
 

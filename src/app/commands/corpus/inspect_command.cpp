@@ -126,8 +126,8 @@ int corpus_inspect_command(const CommandLine& line) {
     const auto inputs = io::prepare_files().inputs;
     for (const std::string& path : paths) {
       inputs->check_different(path, svg);
-      for (const data::TokenStore* owner : io::CorpusStore(path).token_owners())
-        inputs->check_different(owner->name(), svg);
+      const io::CorpusStore store(path);
+      for (const data::TokenStore* owner : store.token_owners()) inputs->check_different(owner->name(), svg);
     }
   }
   if (statistics) {
