@@ -71,8 +71,11 @@ std::vector<std::string> names_in(const std::string& folder) {
 std::string full_path(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  std::filesystem::path full = std::filesystem::weakly_canonical(absolute, error);
-  if (error) full = absolute.lexically_normal();
+  std::filesystem::path full = absolute.lexically_normal();
+  try {  // libstdc++ 12 throws, too, where there is an error code: for a deleted file in /proc/self/fd
+    full = std::filesystem::weakly_canonical(absolute);
+  } catch (const std::filesystem::filesystem_error&) {
+  }
   return (full.has_filename() ? full : full.parent_path()).string();
 }
 
