@@ -9,6 +9,7 @@
 #include "io/corpus/corpus_writer.hpp"
 #include "io/h5/file.hpp"
 #include "io/posix/durable_file.hpp"
+#include "io/posix/folder.hpp"
 #include "io/posix/folder_lock.hpp"
 #include "src/base/check.hpp"
 #include "src/base/hash.hpp"
@@ -67,11 +68,9 @@ class CorpusCopy final : public prepare::CorpusSink {
 
 namespace fs = std::filesystem;
 
-fs::path full_path(const std::string& path) { return fs::weakly_canonical(fs::absolute(path)); }
-
 /// Returns the name of `path` in a view in `folder`: relative if it lies in or below that folder, so both can be moved.
 std::string name_from(const std::string& folder, const std::string& path) {
-  const fs::path full = full_path(path);
+  const fs::path full(full_path(path));
   const fs::path relative = full.lexically_relative(folder);
   return relative.empty() || *relative.begin() == ".." ? full.string() : relative.string();
 }
@@ -79,7 +78,10 @@ std::string name_from(const std::string& folder, const std::string& path) {
 class CorpusView final : public prepare::CorpusSink {
  public:
   CorpusView(const std::string& path, const data::CorpusInfo& info)
-      : lock_(path + ".lock", path), file_(path), folder_(full_path(path).parent_path().string()), info_(info) {}
+      : lock_(path + ".lock", path),
+        file_(path),
+        folder_(fs::path(full_path(path)).parent_path().string()),
+        info_(info) {}
 
   /// If `store` is a view, the new view refers to its sources.
   void take_from(const prepare::CorpusSource& store) override {

@@ -257,9 +257,7 @@ refused 3 "batches of 4 examples, this one of 2, so that epochs differ. Give --g
   1 "${base[@]}" --train-data race --global-batch-size 2 --epochs 3 --load stopped --save stopped
 refused 2 "dev.jsonl is both input and output" 2 "${tune[@]}" --pretrained-checkpoint bert --predictions-file ./dev.jsonl
 refused 2 "p.json would be written twice" 1 "${answer[@]/#n.json/p.json}" --valid-data squad.json --pretrained-checkpoint bert
-refused 2 "--save bert is the folder of the pretrained model" 2 "${tune[@]}" --pretrained-checkpoint bert --save ./bert
-refused 8 "outputs for the validation data are not finite" 2 "${base[@]/#0.01/1e30}" --train-data race --global-batch-size 4 --epochs 1 \
-  --pretrained-checkpoint bert --clip-grad 0 --no-check-for-nan-in-loss-and-grad
+refused 2 "--save ./bert is the folder of the pretrained model" 2 "${tune[@]}" --pretrained-checkpoint bert --save ./bert
 refused 2 "--doc-stride is for --task SQUAD" 1 "${tune[@]}" --pretrained-checkpoint bert --doc-stride 4
 refused 2 "have 11 examples, fewer than one batch" 1 "${base[@]}" --train-data race --pretrained-checkpoint bert --global-batch-size 12
 sed -i 's/neutral/maybe/' mnli.tsv

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "src/data/tasks/race.hpp"
 #include "src/train/finetune/epoch_scoring.hpp"
@@ -88,6 +89,19 @@ TEST(Measure, OfValuesIsTheMeanOfBothCorrelations) {
   EXPECT_FALSE(result.all.correct);
   EXPECT_NEAR(result.sets[0].second.score, 1, 1e-15);
   EXPECT_NEAR(result.sets[1].second.score, -1, 1e-15);
+}
+
+TEST(TaskScores, ThatAreNotFiniteAreRefused) {
+  EXPECT_NO_THROW(train::check_finite({.columns = 2, .scores = {1, -2}, .loss = 3}));
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  EXPECT_THROW(train::check_finite({.columns = 2, .scores = {1, nan}, .loss = 3}), NumericalError);
+  EXPECT_THROW(train::check_finite({.columns = 2, .scores = {1, -2}, .loss = infinity}), NumericalError);
+  train::Progress progress;
+  progress.iteration = 4;
+  EXPECT_TRUE(progress.note_score(0.5));
+  progress.iteration = 8;
+  EXPECT_FALSE(progress.note_score(nan));
+  EXPECT_EQ(progress.best_iteration, 4);
 }
 
 TEST(MeanOfSeeds, AveragesProbabilities) {
