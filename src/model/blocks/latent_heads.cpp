@@ -7,7 +7,7 @@ namespace trireme::model {
 using parallel::WeightGradient;
 
 void ReplicatedLinear::forward(ConstTensorView x, TensorView y) const {
-  const RepeatedProducts repeated(context_.backend.gemm(), context_.tensor_group.size() > 1);
+  const RepeatedProducts repeated(context_.backend.gemm(), repeats_rows());
   context_.backend.gemm().linear(context_.stream(), x, weight_, {}, Activation::none, {}, y);
   if (adapter_) adapter_->forward(x, y);
 }
@@ -16,7 +16,7 @@ void ReplicatedLinear::backward_input(ConstTensorView dy, ConstTensorView x, Ten
                                       WeightGradient weights) const {
   const ArenaScope scope(context_.workspace);
   const TensorView product = adds ? context_.workspace.allocate(dx.dtype(), dx.shape()) : dx;
-  const RepeatedProducts repeated(context_.backend.gemm(), context_.tensor_group.size() > 1);
+  const RepeatedProducts repeated(context_.backend.gemm(), repeats_rows());
   context_.backend.gemm().linear_backward_input(context_.stream(), dy, weight_, Activation::none, {}, product);
   if (adapter_) adapter_->backward_input(dy, product);
   if (adds) context_.backend.elementwise().add(context_.stream(), product, dx);
@@ -24,7 +24,7 @@ void ReplicatedLinear::backward_input(ConstTensorView dy, ConstTensorView x, Ten
 }
 
 void ReplicatedLinear::backward_weight(ConstTensorView dy, ConstTensorView x) const {
-  const RepeatedProducts repeated(context_.backend.gemm(), context_.tensor_group.size() > 1);
+  const RepeatedProducts repeated(context_.backend.gemm(), repeats_rows());
   if (adapter_) adapter_->backward_weight(dy, x);
   if (!weight_gradient_) return;
   context_.backend.gemm().linear_backward_weight(context_.stream(), dy, x, weight_gradient_, {});

@@ -33,6 +33,9 @@ class ReplicatedLinear {
   void backward_weight(ConstTensorView dy, ConstTensorView x) const;
 
  private:
+  /// Returns whether all tensor ranks compute the same rows; otherwise each has its own, and the gradients are summed.
+  bool repeats_rows() const { return context_.tensor_group.size() > 1 && !context_.sequence_parallel; }
+
   parallel::TensorContext context_;
   std::int64_t first_;
   TensorView weight_;
