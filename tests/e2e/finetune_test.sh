@@ -59,6 +59,7 @@ long=("${base[@]}" --train-data race --global-batch-size 1 --epochs 5 --pretrain
 done_by 1 "${long[@]}"
 cp out long.json
 long+=(--save local --load local --load-or-init --local-checkpoint-interval 1 --local-checkpoint-dir steps)
+: >err  # which the command before wrote
 "$trireme" "${long[@]}" >out 2>err &
 for _ in $(seq 3000); do
   if grep -q ' 26/55 ' err; then break; fi
