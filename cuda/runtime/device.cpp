@@ -19,7 +19,7 @@ std::string hexadecimal(const cudaUUID_t& uuid) {
   return text;
 }
 
-/// Throws EnvironmentError if another process holds a GPU that takes one alone: this is no fault of the machine.
+/// Throws EnvironmentError if another process holds a GPU that takes one alone: the machine has not failed.
 void check_compute_mode(cudaError_t status, const DeviceLocation& location) {
   int mode = cudaComputeModeDefault;
   if (status != cudaErrorDevicesUnavailable ||

@@ -71,7 +71,7 @@ TEST_F(CudaRuntime, ErrorsOfTheMachineAreNotThoseOfTheProgram) {
   EXPECT_FALSE(is_of_machine(cudaErrorLaunchFailure, directory / "absent"));
 }
 
-TEST_F(CudaRuntime, AGpuThatAnotherProcessHoldsIsNoFaultOfTheMachine) {
+TEST_F(CudaRuntime, AGpuThatAnotherProcessHoldsDoesNotCountAsAFailedMachine) {
   const auto error_of = [](auto type) {
     fake_cuda::fail_next("cudaSetDevice", cudaErrorDevicesUnavailable);
     return message_of<decltype(type)>([] { Device({0, "node7", 3, ""}, LaunchChecks::deferred); });

@@ -88,7 +88,7 @@ on 1 train "${endless[@]:0:${#endless[@]}-2}" --eval-iters 1 --load chain --skip
 grep lm_loss m.jsonl >trained.jsonl
 check "--skip-train keeps the records of training" every_iteration trained.jsonl
 check "and adds its own, with samples" [ "$code $(grep -c valid_loss m.jsonl) $(grep -c '"samples"' m.jsonl)" = "0 1 1" ]
-check "it is no attempt of the run" cmp before m.jsonl.lives
+check "it does not count as an attempt" cmp before m.jsonl.lives
 
 # A disk that is full under the records: one warning for each option, and training goes on.
 mkdir full

@@ -61,7 +61,7 @@ RunReports::RunReports(Job& job, const RunConfig& config, train::ParallelModel& 
 
 void RunReports::open_records(double load_ms) {
   const std::string& path = config_.run.metrics_file;
-  // An evaluation alone adds to the records of training, and is no attempt of it.
+  // An evaluation alone adds to the records of training. It does not count as an attempt.
   const bool trains = !config_.run.schedule.skip_training;
   train::Progress done = trainer_.progress();
   if (!trains) done = {.iteration = std::numeric_limits<std::int64_t>::max(), .tested = true};
