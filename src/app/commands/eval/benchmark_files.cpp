@@ -107,9 +107,9 @@ bool are_one(const std::vector<std::string>& files) {
   std::set<std::string> wholes;
   for (const std::string& file : files) {
     const std::string_view name = name_of_file(file);
-    const std::size_t at = name.find("-of-");
-    wholes.insert(at == name.npos || at == 0 ? file
-                                             : file.substr(0, file.size() - name.size() + name.rfind('-', at - 1)));
+    const std::size_t at = name.find("-of-"), begin = name.substr(0, at).rfind('-');
+    const bool is_piece = at != name.npos && begin != name.npos;
+    wholes.insert(is_piece ? file.substr(0, file.size() - name.size() + begin) : file);
   }
   return wholes.size() == 1;
 }
