@@ -25,6 +25,14 @@ void write_at(int descriptor, const std::string& path, const void* data, std::si
   }
 }
 
+void write_and_sync(const std::string& path, std::string_view bytes) {
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
+  TRIREME_CHECK(file, IoError, "cannot create {}: {}", path, std::strerror(errno));
+  write_at(file.get(), path, bytes.data(), bytes.size(), 0);
+  TRIREME_CHECK(fsync(file.get()) == 0, IoError, "cannot bring {} to the disk: {}", path, std::strerror(errno));
+  TRIREME_CHECK(close(file.release()) == 0, IoError, "cannot close {}: {}", path, std::strerror(errno));
+}
+
 void read_at(int descriptor, const std::string& path, void* data, std::size_t size_bytes, std::int64_t offset) {
   auto* bytes = static_cast<char*>(data);
   while (size_bytes > 0) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/unique_handle.hpp"
@@ -22,6 +23,9 @@ using Descriptor = UniqueHandle<DescriptorTraits>;
 
 /// Writes all bytes to a position in an open file. Throws IoError that names `path`.
 void write_at(int descriptor, const std::string& path, const void* data, std::size_t size_bytes, std::int64_t offset);
+
+/// Creates or empties the file at `path`, no symbolic link, and writes these bytes to the disk. Throws IoError.
+void write_and_sync(const std::string& path, std::string_view bytes);
 
 /// Reads that many bytes at a position in an open file, again after a transient error. Throws IoError naming `path`,
 /// also at a premature end of file.

@@ -41,14 +41,6 @@ void list_files(const std::string& path, int levels, std::string& text) {
   }
 }
 
-void write_and_sync(const std::string& path, std::string_view bytes) {
-  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
-  TRIREME_CHECK(file, IoError, "cannot create {}: {}", path, std::strerror(errno));
-  write_at(file.get(), path, bytes.data(), bytes.size(), 0);
-  TRIREME_CHECK(fsync(file.get()) == 0, IoError, "cannot bring {} to the disk: {}", path, std::strerror(errno));
-  TRIREME_CHECK(close(file.release()) == 0, IoError, "cannot close {}: {}", path, std::strerror(errno));
-}
-
 }  // namespace
 
 std::vector<std::string> names_in(const std::string& folder) {

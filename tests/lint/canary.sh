@@ -9,6 +9,8 @@ plant() { mkdir -p "$tree/$(dirname "$1")" && printf '%s\n' "${@:2}" >"$tree/$1"
 fresh() {
   rm -rf "${tree:?}"/*
   plant src/base/error.hpp '#pragma once' '#include <fmt/format.h>'
+  plant src/base/file.hpp '#pragma once' '#include <string>' 'std::string read_all(const std::string& path);  // std::map'
+  plant src/base/file.cpp '#include "src/base/file.hpp"' 'int flush_all(int x) {' '  text = read_all("std::map") + x.own_text() + to_text(1);'
   plant src/tensor/shape.hpp '#pragma once' '#include "src/base/error.hpp"'
   plant src/backend/cpu/cpu_backend.hpp '#pragma once' '#include <cblas.h>'
   plant src/backend/kernels/rotary.hpp '#pragma once' '  virtual void rotate(Stream& stream, TensorView x) {'
@@ -81,6 +83,11 @@ must_fail "a program that includes a test" "may not include" src/train/x.cpp '#i
 must_fail "a path that is not from the root" "is not a file here" src/base/check.cpp '#include "error.hpp"'
 must_fail "our header in angle brackets" "write it in quotes" src/base/check.cpp '#include <src/base/error.hpp>'
 must_fail "a folder without a level" "no place in the table" src/extra/x.cpp 'int x;'
+must_fail "a function without its header" 'read_all is used without #include "src/base/file.hpp"' src/train/x.cpp \
+  'int main() {' '  return io::read_all("x").size();'
+must_fail "a local function of another source" 'flush_all is used without #include "src/base/file.cpp"' src/train/x.cpp '  x = flush_all(1);'
+must_fail "a container without its header" 'std::vector is used without #include <vector>' src/train/x.cpp '#include "src/base/file.hpp"' \
+  'std::vector<int> x;  // of std::string'
 must_fail "a header without a guard" "no #pragma once" src/base/check.hpp 'int x();'
 must_fail "a file that is too long" "600 is the limit" src/base/long.cpp $(seq 601)
 must_fail "a kernel that the CPU backend lacks" "src/backend/cpu does not override the kernel rotate" src/backend/cpu/rotary.cpp 'int x;'

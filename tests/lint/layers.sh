@@ -2,7 +2,8 @@
 # Checks what a compiler does not: usage layers.sh [REPOSITORY]
 # 1. Includes keep to the diagram in layers.txt. 2. Every header has #pragma once. 3. No file is longer than 600 lines;
 # one longer than 400 is named. 4. The CPU and the CUDA backend override every kernel of src/backend/kernels, whose
-# own bodies compute nothing. Exit status 1 if anything is wrong.
+# own bodies compute nothing. 5. Names are used with the headers that declare them, as far as declared.awk knows.
+# Exit status 1 if anything is wrong.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-$here/../..}"
@@ -14,6 +15,7 @@ mapfile -t files < <(find "${folders[@]}" -regex '.*\.\(cpp\|hpp\|cu\|cuh\)' | s
 
 faults=0
 awk -f "$here/includes.awk" "$here/layers.txt" "${files[@]}" || faults=1
+awk -f "$here/declared.awk" "${files[@]}" pass=2 "${files[@]}" || faults=1
 for file in "${files[@]}"; do
   case $file in
     *.hpp | *.cuh) grep -q '^#pragma once$' "$file" || { echo "$file: no #pragma once"; faults=1; } ;;

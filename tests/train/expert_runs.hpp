@@ -45,4 +45,15 @@ inline std::vector<test::Layout> layouts(int ranks) {
                            "tp 2 cp 2 ep 2 sp"});
 }
 
+/// One of each two neighbours of `layouts`, by turns: these often differ in the route alone, so that each half has
+/// both. A single layout belongs to both halves.
+inline std::vector<test::Layout> half_of(const std::vector<test::Layout>& layouts, bool second) {
+  if (layouts.size() == 1) return layouts;
+  std::vector<test::Layout> half;
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    if (((i + i / 2) % 2 == 1) == second) half.push_back(layouts[i]);
+  }
+  return half;
+}
+
 }  // namespace trireme::train

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "src/comm/forwarding_communicator.hpp"
 #include "src/comm/self_communicator.hpp"

@@ -68,9 +68,9 @@ TEST(Experts, UpcycledFromADenseModelBeginWithItsForward) {
   for (const ExpertConfig& form :
        {ExpertConfig{.count = 4, .layers = "01", .z_coefficient = 0.1},
         ExpertConfig{.count = 4, .per_token = 3, .score = RouterScore::sigmoid, .router_bias = true}}) {
-    std::vector<Layout> all = layouts(test::world().size());
-    all.push_back({});
-    for (const Layout& layout : all) {
+    std::vector<Layout> half = half_of(layouts(test::world().size()), form.router_bias);
+    half.push_back({});
+    for (const Layout& layout : half) {
       SCOPED_TRACE(testing::Message() << layout);
       EXPECT_NEAR(dense.upcycled(form, 1, layout)->step().lm_loss, dense.loss, 1e-12 * dense.loss);
     }

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "src/base/utf8.hpp"
 

@@ -6,6 +6,7 @@
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
+#include "src/base/check.hpp"
 #include "src/base/error.hpp"
 
 namespace trireme::app {

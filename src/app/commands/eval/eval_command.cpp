@@ -14,6 +14,7 @@
 #include "src/app/commands/eval/zero_shot_task.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/megatron/translation.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/app/run_config/run_attributes.hpp"
 #include "src/base/log.hpp"
 #include "src/infer/logits.hpp"

@@ -14,6 +14,7 @@
 #include "src/app/job/kernel_test.hpp"
 #include "src/app/job/task_classes.hpp"
 #include "src/app/megatron/translation.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
 #include "src/train/finetune/epoch_scoring.hpp"

@@ -7,6 +7,7 @@
 #include "io/checkpoint/checkpoint_store.hpp"
 #include "io/metrics/attempt_file.hpp"
 #include "io/metrics/metrics_reader.hpp"
+#include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
 #include "src/checkpoint/load.hpp"
