@@ -191,16 +191,20 @@ requeue() {
   exit 0
 }
 
-# Prints the newest committed step, 0 if none. A folder gets this name only once complete. With local checkpoints, which this script
-# cannot see, the last attempt may have begun later: .branch ends with ":" and that step.
+# Prints the newest committed step, 0 if none; of several seeds the sum of theirs. A folder gets this name only once complete. With
+# local checkpoints, which this script cannot see, the last attempt may have begun later: .branch ends with ":" and that step.
 step_reached() {
-  local name newest=0
-  for name in "$1"/checkpoints/step-* "$(tail -c 20 "$1/checkpoints/.branch" 2>/dev/null)"; do
-    name=${name##*/step-}
-    name=${name##*:}
-    [[ $name =~ ^[0-9]+$ ]] && [ "$((10#$name))" -gt "$newest" ] && newest=$((10#$name))
+  local root name newest sum=0
+  for root in "$1"/checkpoints "$1"/checkpoints/seed-*; do
+    newest=0
+    for name in "$root"/step-* "$(tail -c 20 "$root/.branch" 2>/dev/null)"; do
+      name=${name##*/step-}
+      name=${name##*:}
+      [[ $name =~ ^[0-9]+$ ]] && [ "$((10#$name))" -gt "$newest" ] && newest=$((10#$name))
+    done
+    sum=$((sum + newest))
   done
-  echo "$newest"
+  echo "$sum"
 }
 
 # Ends the script with 1 if the last two attempts began with the step that is still the newest.

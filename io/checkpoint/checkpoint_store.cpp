@@ -40,11 +40,6 @@ constexpr std::string_view origin_infix = "-from-";
 
 std::string name_of_step(std::int64_t step) { return fmt::format("{}{:08}", step_prefix, step); }
 
-bool is_step_name(std::string_view name) {
-  const std::int64_t number = number_in(name, step_prefix);
-  return number >= 0 && name == name_of_step(number);
-}
-
 /// Bytes allocated to the files of a folder, without holes.
 std::int64_t used_bytes(const std::string& folder) {
   std::int64_t sum = 0;
@@ -57,6 +52,11 @@ std::int64_t used_bytes(const std::string& folder) {
 
 }  // namespace
 
+bool is_step_name(std::string_view name) {
+  const std::int64_t number = number_in(name, step_prefix);
+  return number >= 0 && name == name_of_step(number);
+}
+
 CheckpointStore::CheckpointStore(std::string root) : root_(std::move(root)) {
   while (root_.size() > 1 && root_.back() == '/') root_.pop_back();
   std::signal(SIGXFSZ, SIG_IGN);
@@ -64,8 +64,9 @@ CheckpointStore::CheckpointStore(std::string root) : root_(std::move(root)) {
 
 void CheckpointStore::take_folder() {
   if (lock_) return;
-  TRIREME_CHECK(!is_there(path(std::string(manifest_name))), ConfigError,
-                "{} is one checkpoint: name the folder that holds it, or another one", root_);
+  const std::string name = root_.substr(root_.rfind('/') + 1);
+  TRIREME_CHECK(!is_step_name(name) && !is_there(path(std::string(manifest_name))), ConfigError,
+                "{} is one checkpoint, or has the name of one: name the folder that holds it, or another one", root_);
   make_folders(root_);
   lock_ = std::make_unique<FolderLock>(path(lock_name), root_);
 }

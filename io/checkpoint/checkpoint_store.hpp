@@ -56,6 +56,9 @@ class CheckpointStore : public checkpoint::Store {
   std::set<std::string> undeletable_;  // names
 };
 
+/// Returns whether a folder's name is that of a step: step-NNNNNNNN.
+bool is_step_name(std::string_view name);
+
 /// Checkpoint at a path: a folder of steps (then `step` is empty), or the folder of one step.
 struct CheckpointLocation {
   std::string root;

@@ -76,9 +76,14 @@ EarlierIterations MetricsFile::begin(const train::Progress& done) {
     const Json record = Json::parse(line, nullptr, false);
     const bool is_lost = is_superseded(record, done);
     if (record.is_object() && record.contains("lm_loss")) {
-      const auto ms = record.find("elapsed_ms");
-      (is_lost ? earlier.lost_ms : earlier.kept_ms) += ms != record.end() && ms->is_number() ? ms->get<double>() : 0;
-      earlier.lost += is_lost ? 1 : 0;
+      const auto found = record.find("elapsed_ms");
+      const double ms = found != record.end() && found->is_number() ? found->get<double>() : 0;
+      if (is_lost) {
+        earlier.lost += 1;
+        earlier.lost_ms += ms;
+      } else {
+        earlier.kept_ms.push_back(ms);
+      }
     }
     if (is_lost) {
       removes = true;

@@ -11,8 +11,8 @@ namespace trireme::io {
 
 /// Earlier iterations of a run in its metrics file when an attempt starts.
 struct EarlierIterations {
-  double kept_ms = 0;
-  std::int64_t lost = 0;  ///< removed, since the attempt repeats them
+  std::vector<double> kept_ms;  ///< times
+  std::int64_t lost = 0;        ///< removed, since the attempt repeats them
   double lost_ms = 0;
   double last_written = 0;  ///< time of the last record, seconds since 1970; 0: none
 };

@@ -144,7 +144,11 @@ FolderLock::FolderLock(std::string path, const std::string& locked) : path_(std:
 
 void FolderLock::acquire(const std::string& path, const std::string& locked, LockWait& wait) {
   for (int attempt = 0; !try_link(path); ++attempt) {
-    TRIREME_CHECK(attempt < 100, IoError, "cannot lock {}: other jobs take and release it again and again", path_);
+    if (attempt == 100) {
+      TRIREME_CHECK(!is_there(path) || !content_of(path).empty(), EnvironmentError,
+                    "{} is empty, perhaps since a node lost its power: if no job uses {}, delete it", path, locked);
+      throw IoError("cannot lock {}: other jobs take and release it again and again", path_);
+    }
     const std::string theirs = content_of(path);
     if (theirs == content_) return;  // a network file system made the link, but lost the reply
     if (theirs.empty()) continue;    // released meanwhile

@@ -250,8 +250,9 @@ void CheckpointWriter::finish() {
     log::info("{} local checkpoints: training waited {:.1f} ms for each", local_steps_,
               all_local_ms_ / static_cast<double>(local_steps_));
   }
+  if (committed_ < trainer_.progress().iteration) return;
   try {
-    options_.local->clear();  // the store has the last state
+    options_.local->clear();
   } catch (const CollectiveError& error) {
     if (world_.rank() == 0) log::warn("local checkpoints stay on the nodes: {}", error.what());
   } catch (const IoError& error) {

@@ -57,6 +57,9 @@ class CheckpointWriter {
   void observe(std::function<void(SaveEvent, std::int64_t step)> on_event) { on_event_ = std::move(on_event); }
   /// Returns whether a run can resume from these checkpoints as if it had never stopped.
   bool resumable() const { return options_.optimizer == OptimizerState::kept; }
+  /// Returns whether the state from which the run starts is in the store, or a local step.
+  bool store_has_start() const { return options_.continues && options_.local_start < 0; }
+  bool starts_locally() const { return options_.local_start >= 0; }
   /// Time that training waited for this object.
   double blocked_ms() const { return blocked_ms_ + (blocked_ ? blocked_->elapsed_ms() : 0); }
   /// Saves the current state, or starts to. With OnSaveError::warn a failed save is a warning. Collective.
@@ -72,7 +75,8 @@ class CheckpointWriter {
   /// Starts writing once the copy of the state is complete, and reports a step that a thread has written. To be called
   /// after every iteration. Not collective.
   void poll();
-  /// Waits until the last saved state is on the disk. Throws if it is not, whatever `on_error`. Collective.
+  /// Waits until the last saved state is on the disk. Throws if it is not, whatever `on_error`. Removes local steps if
+  /// the store has the trainer's state. Collective.
   void finish();
 
  private:

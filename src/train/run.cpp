@@ -101,7 +101,8 @@ class TrainingLoop {
         hooks_(hooks),
         validates_(hooks.evaluate || ((data.valid || !data.valid_sets.empty()) && schedule.eval_iterations > 0)),
         first_sample_(progress().consumed_samples) {
-    if (progress().iteration > 0) saved_ = progress();
+    const bool has_start = hooks.checkpoints == nullptr || hooks.checkpoints->store_has_start();
+    if (progress().iteration > 0 && has_start) saved_ = progress();
   }
 
   RunEnd run() {
@@ -111,6 +112,9 @@ class TrainingLoop {
       if (progress().evaluation_left) return end_early();
       measure_tasks();
     }
+    // A local step of a fault before its copy was complete.
+    const bool starts_locally = hooks_.checkpoints != nullptr && hooks_.checkpoints->starts_locally();
+    if (starts_locally && divides(schedule_.save_interval, progress().iteration)) save();
     while (progress().iteration < train_iterations_) {
       const TrainRecord record = trainer_.step(*data_.train, is_followed(progress().iteration + 1));
       if (divides(schedule_.replica_check_interval, record.iteration)) trainer_.check_replicas();

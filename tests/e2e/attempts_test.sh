@@ -82,12 +82,20 @@ awk 'BEGIN { srand(1); for (t = 1; t <= 171; ++t) { text = ""; high = t > 150 &&
   print "{\"text\": \"" text "\"}" } }' >spiky.jsonl
 done_by 1 corpus build --input spiky.jsonl --output spiky.h5 --tokenizer bytes --append-eod
 spiky=("${model[@]}" --data-path spiky.h5 --sampling sequential --global-batch-size 4 --train-iters 170 --lr 0.01)
-done_by 2 train "${spiky[@]}" --save spiky --save-interval 20 --rewind-on-spike --rewind-distance 15 --spike-iterations 5 \
-  --async-save --metrics-file spiky.jsonl.metrics
+spiky_run=("${spiky[@]}" --save spiky --save-interval 20 --rewind-on-spike --rewind-distance 15 --spike-iterations 5
+  --async-save --metrics-file spiky.jsonl.metrics)
+on 2 train "${spiky_run[@]}" --exit-interval 153
+check "a run stops within a spike" [ $code = 75 ]
+done_by 2 train "${spiky_run[@]}" --load spiky/step-00000153
 check "a run goes back to the checkpoint before a spike" \
   [ "$(grep -c 'after iteration 155 the run goes back to the state of iteration 120, and leaves out the samples 480 to 619' err)" = 1 ]
 check "and records it" [ "$(grep -o '"iteration": 155, "rewind_to": 120' spiky.jsonl.metrics | wc -l) $(grep -c \
   '"event":"rewind".*"iteration":155,"to":120' spiky.jsonl.metrics.lives)" = "1 1" ]
+check "the time lost is that of all iterations since, also of the attempt before" awk '
+  FNR == NR { if (/"lm_loss"/ && match($0, /"iteration": [0-9]+/)) { i = substr($0, RSTART + 13, RLENGTH - 13) + 0
+      match($0, /"elapsed_ms": [0-9.]+/); if (i > 120 && i <= 155) sum += substr($0, RSTART + 14, RLENGTH - 14) } next }
+  match($0, /"lost_ms":[0-9.]+/) && /"rewind"/ { lost = substr($0, RSTART + 10, RLENGTH - 10) }
+  END { exit !(sum > 0 && lost - sum < 1 && sum - lost < 1) }' spiky.jsonl.metrics spiky.jsonl.metrics.lives
 check "the checkpoints between are gone" \
   [ "$(cd spiky && echo step-* | sed 's/step-0*//g')" = "20 40 60 80 100 120 155 160 170" ]
 # shellcheck disable=SC2046  # one word each

@@ -81,6 +81,27 @@ train moved --exit-interval 450
 (cd node1 && timeout 60 "$trireme" "${arguments[@]:1}") >out 2>err
 check "one rank continues from the folder of a node" [ "$(begun)" -ge 375 ]
 check "and saves to the shared folder" [ "$(newest moved)" = 450 ]
+# The last step of a run is only on a node, as after a fault before its copy was complete.
+cp -r lost ended
+cp -r node0 node3
+last=$(newest node3/steps)
+train ended --override-opt-param-scheduler
+arguments=("${arguments[@]/#500/$last}")
+(cd node3 && timeout 60 "$trireme" "${arguments[@]:1}") >out 2>err
+check "the last step of a run is brought to the shared folder" [ "$? $(newest ended)" = "0 $last" ]
+check "and is local no more" [ -z "$(newest node3/steps)" ]
+arguments=("${arguments[@]/#steps/$here/whole}")
+(cd node3 && timeout 60 "$trireme" "${arguments[@]:1}") >out 2>err
+check "a folder of other checkpoints is refused" [ "$? $(grep -c 'has checkpoints of --save' err) $(newest whole)" = "2 1 500" ]
+# The list of attempts is damaged.
+train ended
+printf rubbish >ended/.branch
+refused 3 "/ended/.branch: 'rubbish' is not an attempt of a run
+Without this file the run continues" \
+  1 "${arguments[@]:1}" --override-opt-param-scheduler
+rm ended/.branch
+on 1 "${arguments[@]:1}" --override-opt-param-scheduler --exit-interval 1
+check "without it a run continues from the shared folder" [ "$code $(begun)" = "75 $last" ]
 # No shared step is intact.
 rm -rf moved
 cp -r lost moved
@@ -119,6 +140,11 @@ echo >file
 on 2 train "${run[@]/#500/6}" --save without --save-interval 2 --local-checkpoint-interval 1 --local-checkpoint-dir file/steps
 check "a folder that cannot be written is a warning, once" [ "$code $(grep -c 'no more local checkpoints are saved' err)" = "0 1" ]
 check "the others are saved" [ "$(find without -name 'step-*' | wc -l)" = 3 ]
+on 2 train "${run[@]/#500/8}" --save without --load without --override-opt-param-scheduler --save-interval 2 \
+  --local-checkpoint-interval 1 --local-checkpoint-dir file
+check "a file instead of the folder likewise" [ "$code $(grep -c 'no more local checkpoints are saved' err)" = "0 1" ]
+refused 2 "without/step-00000006 is one checkpoint, or has the name of one" 1 train "${run[@]}" --save without/step-00000006
+refused 2 "new/step-00000006 is one checkpoint, or has the name of one" 1 train "${run[@]}" --save new/step-00000006
 refused 2 "--local-checkpoint-interval needs --local-checkpoint-dir and --save" 1 train "${run[@]}" --local-checkpoint-interval 1
 refused 2 "--local-checkpoint-dir needs --local-checkpoint-interval" 1 train "${run[@]}" --local-checkpoint-dir steps
 refused 2 "--local-checkpoint-dir ./without/ is the folder of --save" \

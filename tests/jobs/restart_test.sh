@@ -111,6 +111,10 @@ expect "starts that go on from local checkpoints" 0 no "all - - restart 0;all - 
 job b2 'commit 1; begin 0; exit 6' 'begin 12; exit 6' 'begin 12; exit 6' 'begin 12; exit 6'
 expect "starts that begin with one local checkpoint again and again" 1 no "all - - restart 0;all - - restart 1;all - - restart 2;all - - restart 3"
 
+seed() { echo "mkdir -p \$save/seed-$1/step-0000000$2; exit 6"; }
+job b3 "$(seed 1 8)" "$(seed 2 2)" "$(seed 2 4)" 'commit 9'
+expect "starts of which each brings one of several seeds further" 0 no "all - - restart 0;all - - restart 1;all - - restart 2;all - - restart 3"
+
 SPARES=1 job c 'commit 1; echo n1,n3,n4 >"$FOLDER/nodes"; exit 137' 'commit 9'
 expect "a spare for a node that SLURM took from the job" 0 no "n1,n2,n3 3 6 restart 0;n1,n3,n4 3 6 restart 1"
 SPARES=1 STATE="n1 draining" job d 'commit 1; exit 137' 'commit 9'

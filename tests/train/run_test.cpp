@@ -69,9 +69,9 @@ struct CountingStore final : checkpoint::MemoryStore {
 };
 
 /// Starts the program on this rank alone, and resumes the run in the store. The request to stop is visible from poll
-/// number `looks` on.
+/// number `looks` on. Saves to `other`, if given.
 RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks,
-             const data::SampleSplits& data = three_splits()) {
+             const data::SampleSplits& data = three_splits(), checkpoint::MemoryStore* other = nullptr) {
   SelfCommunicator alone;
   TrainingRun run(alone, six_iterations(), {});
   if (checkpoint::has_checkpoint(store, alone)) {
@@ -81,7 +81,8 @@ RunEnd start(checkpoint::MemoryStore& store, Records& records, int looks,
   }
   train::HostState state(*run.backend, run.trainer.state_tensors());
   const std::map<std::string, std::string> blobs;
-  train::CheckpointWriter checkpoints(store, alone, run.trainer, state, {}, blobs, {});
+  train::CheckpointWriter checkpoints(other != nullptr ? *other : store, alone, run.trainer, state, {}, blobs,
+                                      {.continues = other == nullptr});
   train::RunHooks hooks;
   hooks.checkpoints = &checkpoints;
   hooks.stop_requested = [&] { return --looks <= 0; };
@@ -236,6 +237,17 @@ TEST(Run, MayBeStoppedAgainInAnEvaluationThatItMakesUp) {
   EXPECT_THAT(records.evaluated_after, testing::ElementsAre(2, 4, 6));
 }
 
+TEST(Run, SavesTheStateOfAnotherStoreIfItIsStoppedBeforeAnIteration) {
+  checkpoint::MemoryStore store, other;
+  Records records;
+  EXPECT_EQ(start(store, records, 3), RunEnd::stopped_early);
+  EXPECT_EQ(start(store, records, 2, three_splits(), &other), RunEnd::stopped_early);
+  EXPECT_EQ(other.steps().size(), 1u);
+  EXPECT_EQ(start(other, records, never), RunEnd::complete);
+  EXPECT_EQ(records.losses.size(), 6u);
+  EXPECT_THAT(records.evaluated_after, testing::ElementsAre(2, 4, 6));
+}
+
 TEST(Run, StopsOnAllRanksInAnEvaluationWhereOneIsSignalled) {
   TrainingRun run(world(), six_iterations(), {});
   int looks = 0;
@@ -278,7 +290,7 @@ TEST(MetricsOfARunThatContinues, KeepEveryLineThatIsNotRewritten) {
     io::MetricsFile file(path);
     EXPECT_EQ(content_of(path), before) << "a file that is opened";
     const io::EarlierIterations earlier = file.begin({.iteration = 2});
-    EXPECT_EQ(earlier.kept_ms, 4);
+    EXPECT_THAT(earlier.kept_ms, testing::ElementsAre(4));
     EXPECT_EQ(earlier.lost, 2);
     EXPECT_EQ(earlier.lost_ms, 3.5);
   }

@@ -15,6 +15,24 @@ namespace {
 /// Longest `.branch`: some ten thousand attempts.
 constexpr std::int64_t max_branch_bytes = 1 << 20;
 
+/// Name of the file with the attempts of a run, in the folder of --save.
+constexpr const char* branch_name = "/.branch";
+
+/// Throws ConfigError if `folder` has checkpoints that are not local ones: a run would delete them.
+void require_local_steps(io::CheckpointStore& store, const std::string& folder) {
+  bool has_others = io::is_there(folder + branch_name);
+  for (const checkpoint::StepEntry& entry : store.steps()) {
+    try {
+      has_others |= !checkpoint::lineage_of(store.open(entry.name)->manifest().attributes);
+    } catch (const CheckpointError&) {  // damaged
+    }
+  }
+  TRIREME_CHECK(!has_others, ConfigError,
+                "--local-checkpoint-dir {} has checkpoints of --save, which local ones would replace: name a folder "
+                "that each node has for itself",
+                folder);
+}
+
 }  // namespace
 
 LocalCheckpoints::LocalCheckpoints(const Job& job, const CheckpointOptions& options)
@@ -23,8 +41,17 @@ LocalCheckpoints::LocalCheckpoints(const Job& job, const CheckpointOptions& opti
       store_(options.local_folder),
       world_(job.world->split(0, job.world->rank(), "local checkpoints")),
       steps_(store_, *world_, job.node.first_rank) {
-  steps_.lock([&] { store_.reserve(); });
+  try {
+    steps_.lock([&] {
+      require_local_steps(store_, options.local_folder);
+      store_.reserve();
+    });
+  } catch (const Error& error) {
+    if (error.exit_code() != ExitCode::io) throw;  // the writer warns of it
+  }
 }
+
+std::string LocalCheckpoints::branch_path() const { return options_.save + branch_name; }
 
 OpenCheckpoint LocalCheckpoints::open_start() {
   const OpenOptions source = options_.source(job_.bytes_for_files());
@@ -40,7 +67,12 @@ OpenCheckpoint LocalCheckpoints::open_start() {
       shared = open_checkpoint(*job_.world, options_.load, peek);
     } catch (const CheckpointError&) {  // on all ranks: no shared step is intact, but a local one may be
     }
-    start = open_local(shared);
+    try {
+      start = open_local(shared);
+    } catch (const Error& error) {
+      if (error.exit_code() != ExitCode::io) throw;
+      if (job_.is_root()) log::warn("local checkpoints are not used: {}", error.what());
+    }
   }
   if (!start.reader) start = open_checkpoint(*job_.world, options_.load, source);
   if (!start.reader) return start;
@@ -65,7 +97,14 @@ OpenCheckpoint LocalCheckpoints::open_local(const OpenCheckpoint& shared) {
   const std::size_t blank = found.find(' ');
   const std::int64_t newest = std::stoll(found.substr(0, blank));
   checkpoint::Branch branch;
-  collectively(*job_.world, [&] { branch = checkpoint::Branch(found.substr(blank + 1)); });
+  collectively(*job_.world, [&] {
+    try {
+      branch = checkpoint::Branch(found.substr(blank + 1));
+    } catch (const CheckpointError& error) {
+      throw CheckpointError("{}: {}. Without this file the run continues from the newest checkpoint of --save",
+                            branch_path(), error.what());
+    }
+  });
   const std::int64_t saved = shared.reader ? shared.description.step : -1;
   if (shared.reader) {
     const auto lineage = checkpoint::lineage_of(shared.description.attributes);

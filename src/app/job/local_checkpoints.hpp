@@ -18,7 +18,7 @@ namespace trireme::app {
 /// attempts of the run, by which a start finds out whether a local step is of this run and was not left by it.
 class LocalCheckpoints {
  public:
-  /// Locks the folders that exist. Collective.
+  /// Locks the folders that exist. ConfigError if one has checkpoints that are not local ones. Collective.
   LocalCheckpoints(const Job& job, const CheckpointOptions& options);
 
   /// Opens the newest local step that continues from the newest one of --load, or else that of --load, as
@@ -26,13 +26,15 @@ class LocalCheckpoints {
   OpenCheckpoint open_start();
   /// Gets this node the files that hold elements of `tensors`, if the start is a local step. Collective.
   void fetch(checkpoint::StepReader& start, std::span<const checkpoint::StateTensor> tensors);
+  /// Returns whether the start is a local step.
+  bool starts_locally() const { return start_ >= 0; }
   /// Adds the local steps to the options of a writer, for an attempt that continues after `iteration`. Collective.
   void add_to(train::CheckpointWriterOptions& options, std::int64_t iteration);
   /// Records this attempt in the folder of --save, which the writer has locked, before it saves. Collective.
   void record_attempt();
 
  private:
-  std::string branch_path() const { return options_.save + "/.branch"; }
+  std::string branch_path() const;
   OpenCheckpoint open_local(const OpenCheckpoint& shared);
 
   const Job& job_;

@@ -65,7 +65,9 @@ void RunReports::open_records(double load_ms) {
   const bool trains = !config_.run.schedule.skip_training;
   train::Progress done = trainer_.progress();
   if (!trains) done = {.iteration = std::numeric_limits<std::int64_t>::max(), .tested = true};
-  const bool goes_on = !config_.checkpoint.load.empty();  // otherwise the file is from an older run
+  const CheckpointOptions& checkpoint = config_.checkpoint;
+  const bool goes_on =
+      !checkpoint.load.empty() && !checkpoint.starts_anew();  // otherwise the file is from an older run
   if (!path.empty()) {
     metrics_ = std::make_unique<io::MetricsFile>(path, job_.backend.get());
     if (trains) attempts_ = std::make_unique<io::AttemptFile>(path);
@@ -84,7 +86,11 @@ void RunReports::open_records(double load_ms) {
   if (attempts_ && goes_on) history_ = io::read_attempts(io::AttemptFile::beside(path));
   const bool has_earlier = !history_.empty();
   history_.emplace_back().start = attempt_start(earlier, load_ms);
-  trained_ms_ = earlier.kept_ms;
+  trained_ms_ = std::reduce(earlier.kept_ms.begin(), earlier.kept_ms.end());
+  if (config_.precision.rewind_on_spike) {
+    step_ms_ = std::move(earlier.kept_ms);
+    for (const train::Rewind& rewind : trainer_.spikes().rewinds()) take_lost_ms(rewind, done.iteration);
+  }
   if (has_earlier) log_goodput();
   if (!attempts_) return;
   attempt("<metrics_file>", [&] {
@@ -131,13 +137,19 @@ void RunReports::write(const train::SampleRecord& record) { write_record(record)
 
 void RunReports::write(const train::TaskRecord& record) { write_record(record); }
 
+double RunReports::take_lost_ms(const train::Rewind& rewind, std::int64_t iteration) {
+  const std::int64_t last = std::ssize(step_ms_) - (iteration - rewind.from), first = last - (rewind.from - rewind.to);
+  double lost_ms = 0;
+  for (std::int64_t i = std::max<std::int64_t>(first, 0); i < last; ++i) {
+    lost_ms += std::exchange(step_ms_[static_cast<std::size_t>(i)], 0);
+  }
+  return lost_ms;
+}
+
 void RunReports::write(const train::RewindRecord& record) {
   write_record(record);
   if (!attempts_) return;
-  const auto iterations = std::min(step_ms_.size(), static_cast<std::size_t>(record.rewind.from - record.rewind.to));
-  const auto first = step_ms_.end() - static_cast<std::ptrdiff_t>(iterations);
-  const double lost_ms = std::reduce(first, step_ms_.end());
-  std::fill(first, step_ms_.end(), 0.0);  // the next rewind may go back as far
+  const double lost_ms = take_lost_ms(record.rewind, record.rewind.from);
   const report::RewindNote note{std::time(nullptr), record.rewind.from, record.rewind.to, lost_ms};
   history_.back().rewinds.push_back(note);
   attempt("<metrics_file>", [&] { attempts_->note_rewind(note); });

@@ -68,6 +68,9 @@ class RunReports final : public train::MetricsSink {
   report::AttemptStart attempt_start(const io::EarlierIterations& earlier, double load_ms) const;
   report::SpentTime spent() const;
   void log_goodput();
+  /// Returns the time of the iterations that a rewind undid, the latest being `iteration`. The next rewind, which may
+  /// go back as far, counts them no more.
+  double take_lost_ms(const train::Rewind& rewind, std::int64_t iteration);
 
   Job& job_;
   const RunConfig& config_;
@@ -78,7 +81,7 @@ class RunReports final : public train::MetricsSink {
   std::unique_ptr<io::AttemptFile> attempts_;
   std::vector<report::Attempt> history_;  // attempts of the run, on rank 0; the last is this one
   double trained_ms_ = 0;                 // time of the iterations kept, likewise
-  std::vector<double> step_ms_;           // times of this attempt's iterations, with rewinds
+  std::vector<double> step_ms_;           // times of the iterations, with rewinds
   double evaluating_ms_ = 0;
   const train::CheckpointWriter* checkpoints_ = nullptr;
   std::unique_ptr<io::TensorboardFile> tensorboard_;

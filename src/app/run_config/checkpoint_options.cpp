@@ -1,5 +1,8 @@
 #include "src/app/run_config/checkpoint_options.hpp"
 
+#include <filesystem>
+
+#include "io/checkpoint/checkpoint_store.hpp"
 #include "io/posix/folder.hpp"
 
 namespace trireme::app {
@@ -14,6 +17,12 @@ bool is_same_folder(const std::string& a, const std::string& b) {
 bool CheckpointOptions::saves_to(const std::string& folder) const { return is_same_folder(folder, save); }
 
 bool CheckpointOptions::goes_on_in_place() const { return saves_to(load) && !starts_anew() && !no_load_optimizer; }
+
+bool CheckpointOptions::continues_in_save() const {
+  if (load.empty() || starts_anew() || no_load_optimizer) return false;
+  const std::filesystem::path path = io::full_path(load);
+  return saves_to(load) || (io::is_step_name(path.filename().string()) && saves_to(path.parent_path().string()));
+}
 
 std::string CheckpointOptions::continuation() const {
   if (goes_on_in_place() && !step) return "run the same command again to continue";

@@ -52,6 +52,8 @@ struct CheckpointOptions {
   void check(const Options& options, Problems& problems) const;
   /// Returns whether the run goes on in the folder of `load`: `save` is the same, however it is spelt.
   bool goes_on_in_place() const;
+  /// Likewise, or from one step's folder in `save`: earlier checkpoints there are of this run.
+  bool continues_in_save() const;
   /// Returns whether `save` is this folder, however it is spelt.
   bool saves_to(const std::string& folder) const;
   /// Says how to continue a run that was stopped.
@@ -83,7 +85,7 @@ struct CheckpointOptions {
             .on_error = on_save_error,
             .keep = {.keep_last = kept, .retain_interval = retain_interval},
             .optimizer = saved_optimizer(),
-            .continues = goes_on_in_place()};
+            .continues = continues_in_save()};
   }
 
  private:

@@ -184,6 +184,13 @@ TEST_F(FolderLockTest, ALiveSuccessorIsTheOwner) {
   expect_refused(std::to_string(getpid()));
 }
 
+TEST_F(FolderLockTest, AnEmptyFileIsNamed) {
+  write("");
+  EXPECT_THAT([&] { FolderLock lock(path, "runs"); },
+              ThrowsMessage<EnvironmentError>(HasSubstr("if no job uses runs, delete it")));
+  unlink(path.c_str());
+}
+
 TEST_F(FolderLockTest, AMalformedFileDoesNotProveThatTheOwnerEnded) {
   write("rubbish");
   expect_refused(path);

@@ -132,8 +132,10 @@ void TrainSession::load_pretrained() {
 bool TrainSession::has_work(const data::SampleSplits& data) const {
   const bool saves_initial_state =
       plan_.iterations == 0 && plan_.done.iteration == 0 && !config_.checkpoint.save.empty();
+  const bool has_last_state_locally = plan_.local && plan_.local->starts_locally();
   return config_.run.schedule.skip_training || progress().iteration < plan_.iterations || progress().evaluation_left ||
-         saves_initial_state || train::test_is_left(progress(), plan_.iterations, data, config_.schedule());
+         saves_initial_state || has_last_state_locally ||
+         train::test_is_left(progress(), plan_.iterations, data, config_.schedule());
 }
 
 train::RunEnd TrainSession::run(const data::SampleSplits& data, const std::function<void()>& evaluate,
