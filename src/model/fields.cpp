@@ -85,6 +85,7 @@ std::string coefficients_of(const std::vector<BalanceTerm>& terms) {
 }
 void set_coefficients(std::vector<BalanceTerm>& terms, std::string_view text) {
   const std::vector<std::string_view> items = split(text, ',');
+  TRIREME_CHECK(!items.empty(), ConfigError, "the list of coefficients of balance losses is empty");
   terms.resize(items.size(), {terms.front().loss});
   for (std::size_t i = 0; i < items.size(); ++i) terms[i].coefficient = parse_number<double>(items[i]).value_or(NAN);
 }
@@ -95,6 +96,7 @@ std::string losses_of(const std::vector<BalanceTerm>& terms) {
 }
 void set_losses(std::vector<BalanceTerm>& terms, std::string_view text) {
   const std::vector<std::string_view> items = split(text, ',');
+  TRIREME_CHECK(!items.empty(), ConfigError, "the list of balance losses is empty; its least is 'none'");
   const std::size_t before = terms.size();
   terms.resize(items.size(), {.coefficient = NAN});
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -488,7 +490,7 @@ std::optional<std::int64_t> Field::index_of(std::string_view text) const {
 }
 
 bool Field::admits_list(std::string_view text) const {
-  return std::ranges::all_of(split(text, ','), [&](std::string_view item) {
+  return !text.empty() && std::ranges::all_of(split(text, ','), [&](std::string_view item) {
     if (!item_names.empty()) return std::ranges::find(item_names, item) != item_names.end();
     const auto number = parse_number<double>(item);
     return number && range.contains(*number);

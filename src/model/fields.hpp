@@ -84,7 +84,7 @@ struct Field {
   FieldValue read(const Attributes& attributes) const;
   /// Index of `text` among `names`, if it is one of them.
   std::optional<std::int64_t> index_of(std::string_view text) const;
-  /// Returns whether `text` is such a list.
+  /// Returns whether `text` is such a list, of at least one item.
   bool admits_list(std::string_view text) const;
   /// Selectable names, or those of the items of a list, separated by commas.
   std::string names_text() const;

@@ -87,6 +87,20 @@ TEST(Fields, OutOfTheirRangesAreRefusedByName) {
   }
 }
 
+TEST(Fields, ThatAreListsHaveAnItem) {
+  int lists = 0;
+  for (const Field& field : fields()) {
+    if (!field.is_list) continue;
+    ++lists;
+    EXPECT_FALSE(field.admits_list("")) << field.name();
+    if (!field.name().starts_with("moe-")) continue;
+    ModelConfig config;
+    EXPECT_THROW(field.set(config, std::string()), ConfigError) << field.name();
+    EXPECT_TRUE(field.is_default(config)) << field.name();
+  }
+  EXPECT_GE(lists, 3);
+}
+
 TEST(ModelConfigAttributes, OfExpertsAreStoredIfThereAreAny) {
   ModelConfig config = preset("mixtral-8x7b");
   config.experts.layers = ExpertConfig::every(4, 32);

@@ -50,7 +50,8 @@ std::optional<model::FieldValue> FieldOptions::value_of(std::size_t row) const {
     const model::Field& field = model::fields()[row];
     const std::string text = fmt::format("{}", fmt::join(slot.items, ","));
     TRIREME_CHECK(field.admits_list(text), ConfigError, "{}",
-                  with_flags(fmt::format("{} {} is not a list of {}", field.tag(), text, field.items_text())));
+                  with_flags(fmt::format("{} {} is not a list of {}", field.tag(), text.empty() ? "''" : text,
+                                         field.items_text())));
     return text;
   }
   return std::nullopt;

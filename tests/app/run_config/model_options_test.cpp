@@ -285,6 +285,10 @@ TEST(ModelOptions, RefuseExpertsThatCannotBe) {
   expect_problem(kinds + "sinkhorn",
                  "--moe-router-load-balancing-type sinkhorn is not a list of aux_loss, seq_aux_loss");
   expect_problem(experts + "--moe-aux-loss-coeff -1", "--moe-aux-loss-coeff -1 is not a list of numbers");
+  expect_problem(Words("--moe-router-load-balancing-type") + Words{""},
+                 "--moe-router-load-balancing-type '' is not a list of aux_loss, seq_aux_loss");
+  expect_problem(experts + "--moe-aux-loss-coeff" + Words{""},
+                 "--moe-aux-loss-coeff '' is not a list of numbers at least 0");
   expect_problem(experts + "--moe-router-enable-expert-bias", "give --moe-router-score-function sigmoid");
   expect_problem(experts + "--moe-router-bias-update-rate 0.01",
                  "--moe-router-bias-update-rate needs --moe-router-enable-expert-bias");
