@@ -110,6 +110,53 @@ TEST(Candidates, KeepGivenAxes) {
   EXPECT_EQ(micro_batches_of(found[0].jobs[0]), 8);
 }
 
+TEST(Candidates, KeepTheGivenSplitOfLayers) {
+  SearchSpace space = space_of(4);
+  space.base.model.layers = 5;
+  space.tensor = 1;
+  space.pipeline = 4;
+  std::string reason;
+  const auto layouts_of = [&](const parallel::PipelineSplit& split) {
+    space.base.execution.parallel.pipeline = split;
+    std::vector<Rejection> rejections;
+    std::set<std::vector<int>> layouts;
+    for (const GridCandidates& found : candidates(space, rejections)) {
+      for (const Job& job : found.jobs) {
+        layouts.insert(layout_of(job).layers);
+        EXPECT_EQ(schedule_of(job) == ScheduleKind::interleaved, chunks_of(job) > 1);
+      }
+    }
+    reason = rejections.empty() ? "" : rejections.front().reason;
+    return layouts;
+  };
+  using Layouts = std::set<std::vector<int>>;
+  EXPECT_EQ(layouts_of({}), Layouts());
+  EXPECT_THAT(reason, HasSubstr("5 layers do not divide into 4 pipeline stages"));
+  EXPECT_EQ(layouts_of({.first_stage = 2}), (Layouts{{2, 1, 1, 1}}));
+  EXPECT_EQ(layouts_of({.first_stage = 3}), Layouts());
+  EXPECT_THAT(reason, HasSubstr("of 5 layers 2 are left for the other 3 of 4 stages"));
+  EXPECT_EQ(layouts_of({.layers = {0, 1, 1, 1, 1, 1, 0}}), Layouts());
+  EXPECT_THAT(reason, HasSubstr("names 7 chunks"));
+  EXPECT_EQ(layouts_of({.layers = {0, 2, 2, 1}}), (Layouts{{0, 2, 2, 1}}));
+  space.base.model.layers = 8;
+  EXPECT_EQ(layouts_of({}), (Layouts{{2, 2, 2, 2}, {1, 1, 1, 1, 1, 1, 1, 1}}));
+  EXPECT_EQ(layouts_of({.layers_per_chunk = 1}), (Layouts{{1, 1, 1, 1, 1, 1, 1, 1}}));
+  EXPECT_EQ(layouts_of({.layers = {0, 1, 1, 1, 1, 1, 1, 2}}), (Layouts{{0, 1, 1, 1, 1, 1, 1, 2}}));
+  EXPECT_EQ(layouts_of({.chunks = 1}), (Layouts{{2, 2, 2, 2}}));
+}
+
+TEST(Candidates, DistributeActivationsInOneWay) {
+  SearchSpace space = space_of(8);
+  space.tensor = 2;
+  for (const bool distributes : {false, true}) {
+    space.base.execution.recomputation.distribute = distributes;
+    std::vector<Rejection> rejections;
+    for (const Job& job : candidates(space, rejections).at(0).jobs) {
+      EXPECT_NE(job.execution.parallel.sequence_parallel, distributes);
+    }
+  }
+}
+
 TEST(Candidates, KeepTheRanksThatDivideExperts) {
   SearchSpace space = space_of(16);
   space.base.model.linear_bias = false;

@@ -17,6 +17,8 @@ struct PipelineSplit {
   std::optional<int> first_stage{};   ///< layers of the first rank: --decoder-first-pipeline-num-layers
   std::optional<int> last_stage{};    ///< layers of the last rank: --decoder-last-pipeline-num-layers
   bool standalone_embedding = false;  ///< the first rank has no layers: --standalone-embedding-stage
+
+  friend bool operator==(const PipelineSplit&, const PipelineSplit&) = default;
 };
 
 /// Placement of layers in a pipeline. Data passes chunk 0 of every rank, then chunk 1 of every rank, and so on; a

@@ -35,6 +35,17 @@ void check_given(const SearchSpace& space) {
                 tensor, node);
 }
 
+/// Returns the reason why the layers cannot be distributed over `stages` ranks; empty if they can.
+std::string undivided_layers(const SearchSpace& space, int stages) {
+  const int layers = space.base.model.layers;
+  try {
+    parallel::PipelineLayout::of(layers, stages, space.base.execution.parallel.pipeline);
+    return "";
+  } catch (const ConfigError& error) {
+    return space.pipeline ? error.what() : fmt::format("{} layers do not divide by the pipeline ranks", layers);
+  }
+}
+
 /// Returns the rule that excludes all layouts of a grid; empty if none.
 std::string broken_rule(const SearchSpace& space, const ProcessGrid& grid) {
   const model::ModelConfig& model = space.base.model;
@@ -47,10 +58,7 @@ std::string broken_rule(const SearchSpace& space, const ProcessGrid& grid) {
         "tensor ranks",
         model.heads, model.kv_heads(), model.ffn_hidden);
   }
-  const bool has_own_split = !space.base.execution.parallel.pipeline.layers.empty();
-  if (!has_own_split && (p > model.layers || model.layers % p != 0)) {
-    return fmt::format("{} layers do not divide by the pipeline ranks", model.layers);
-  }
+  if (std::string reason = undivided_layers(space, p); !reason.empty()) return reason;
   if (c > 1 && s % (2 * c) != 0) return fmt::format("sequences of {} do not divide by the context ranks", s);
   if (c > 1 && !space.context && s / c < min_context_positions) {
     return fmt::format("context ranks with fewer than {} positions", min_context_positions);
@@ -69,17 +77,16 @@ std::vector<std::int64_t> micro_batch_sizes(const SearchSpace& space, std::int64
   return sizes;
 }
 
-std::vector<int> chunk_counts(const SearchSpace& space, int stages) {
-  const parallel::PipelineSplit& split = space.base.execution.parallel.pipeline;
-  if (space.chunks) return {*space.chunks};
-  const bool has_own_split = !split.layers.empty() || split.first_stage || split.last_stage ||
-                             split.standalone_embedding || split.layers_per_chunk;
-  if (stages == 1 || has_own_split || (space.schedule && *space.schedule != ScheduleKind::interleaved)) return {1};
-  std::vector<int> counts;
+/// Distributions of the layers: the given one, or equal chunks.
+std::vector<parallel::PipelineSplit> splits(const SearchSpace& space, int stages) {
+  const parallel::PipelineSplit& given = space.base.execution.parallel.pipeline;
+  const bool one_chunk = stages == 1 || (space.schedule && *space.schedule != ScheduleKind::interleaved);
+  if (one_chunk || given != parallel::PipelineSplit()) return {given};
+  std::vector<parallel::PipelineSplit> equal = {given};
   for (const int n : divisors(space.base.model.layers / stages)) {
-    if (n <= max_chunks) counts.push_back(n);
+    if (n > 1 && n <= max_chunks) equal.push_back({.chunks = n});
   }
-  return counts;
+  return equal;
 }
 
 std::vector<ScheduleKind> schedules(const SearchSpace& space, int stages, int chunks) {
@@ -170,7 +177,8 @@ void set_defaults(const SearchSpace& space, Job& job) {
   train::ParallelConfig& parallel = job.execution.parallel;
   const ProcessGrid& grid = job.grid;
   const bool divides = job.execution.sequence_length / grid.context_size() % grid.tensor_size() == 0;
-  parallel.sequence_parallel = space.sequence_parallel.value_or(grid.tensor_size() > 1 && divides);
+  const bool is_distributed = job.execution.recomputation.distribute;  // excludes sequence parallelism
+  parallel.sequence_parallel = space.sequence_parallel.value_or(grid.tensor_size() > 1 && divides && !is_distributed);
   const int row_chunks = space.row_chunks.value_or(1);
   parallel.row_chunks = runs_in_row_chunks(job, row_chunks) ? row_chunks : 1;
   parallel.overlap_p2p = space.overlap_p2p.value_or(grid.pipeline_size() > 1);
@@ -193,14 +201,15 @@ void add_layouts(const SearchSpace& space, const ProcessGrid& grid, std::vector<
       reason = "fewer micro-batches than pipeline stages";
       continue;
     }
-    for (const int chunks : chunk_counts(space, stages)) {
+    for (const parallel::PipelineSplit& split : splits(space, stages)) {
+      const int chunks = parallel::PipelineLayout::of(space.base.model.layers, stages, split).chunks;
       for (const ScheduleKind schedule : schedules(space, stages, chunks)) {
         for (const RecomputeGranularity granularity : recomputations(space)) {
           for (const DataSharding sharding : shardings(space, grid)) {
             Job job = space.base;
             job.grid = grid;
             job.execution.micro_batch_size = size;
-            if (chunks > 1) job.execution.parallel.pipeline.chunks = chunks;
+            job.execution.parallel.pipeline = split;
             job.execution.parallel.schedule = schedule;
             job.execution.recomputation.granularity = granularity;
             job.execution.parallel.data_parallel.sharding = sharding;

@@ -12,8 +12,8 @@ namespace trireme::plan {
 struct SearchSpace {
   int world_size = 1;
   int ranks_per_node = 1;
-  Job base;  ///< model, batch, and everything that is not an axis
-  std::optional<int> tensor{}, pipeline{}, context{}, data{}, chunks{};
+  Job base;  ///< model, batch, and everything that is not an axis. A pipeline split fixes the chunks
+  std::optional<int> tensor{}, pipeline{}, context{}, data{};
   std::optional<int> expert{};         ///< ranks over which experts are divided
   std::optional<int> expert_tensor{};  ///< ranks that split each expert
   std::optional<std::int64_t> micro_batch_size{};

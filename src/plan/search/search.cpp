@@ -165,7 +165,12 @@ class Search {
       for (Job& job : variants(space_, found.job)) {
         ++result_.layouts;
         ++result_.predicted;
-        StepPrediction step = costs_.predict(job);
+        StepPrediction step;
+        try {
+          step = costs_.predict(job);
+        } catch (const ConfigError&) {  // the program does not support this change
+          continue;
+        }
         if (step.step_ms >= found.step.step_ms * (1 - min_gain)) continue;
         const train::MemoryEstimate memory = fullest(job);
         if (!fits(memory)) continue;

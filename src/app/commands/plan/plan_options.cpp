@@ -178,7 +178,6 @@ plan::SearchSpace PlanOptions::space(const Options& options, const plan::Cluster
   space.data = data_ranks;
   space.expert = if_given(options.given("expert-model-parallel-size"), g.expert);
   space.expert_tensor = g.expert_tensor;
-  space.chunks = g.split.chunks;
   space.micro_batch_size = if_given(options.given("micro-batch-size"), batch.micro_batch_size);
   space.schedule = parallel.schedule;
   space.recomputation = if_given(options.given("recompute-granularity") || execution.recompute_activations,
