@@ -203,16 +203,24 @@ std::string plan_json(const PlanReport& report) {
     entry.update(Json{{"reason", rejection.reason}, {"amount", rejection.amount}});
     rejected.push_back(std::move(entry));
   }
-  const Json whole = {{"cluster", report.cluster.name},
-                      {"nodes", report.nodes},
-                      {"ranks", report.nodes * report.cluster.ranks_per_node},
-                      {"memory_limit_bytes", result.limit_bytes},
-                      {"layouts", result.layouts},
-                      {"predicted", result.predicted},
-                      {"rehearsed", result.rehearsed},
-                      {"train_options", report.train_options},
-                      {"grids", std::move(grids)},
-                      {"rejected", std::move(rejected)}};
+  Json whole = {{"cluster", report.cluster.name},
+                {"nodes", report.nodes},
+                {"ranks", report.nodes * report.cluster.ranks_per_node},
+                {"memory_limit_bytes", result.limit_bytes},
+                {"layouts", result.layouts},
+                {"predicted", result.predicted},
+                {"rehearsed", result.rehearsed},
+                {"train_options", report.train_options},
+                {"grids", std::move(grids)},
+                {"rejected", std::move(rejected)}};
+  for (const plan::EventDifference& row : report.comparison) {
+    whole["comparison"].push_back({{"event", row.name},
+                                   {"rank", row.rank},
+                                   {"measured_ms", row.measured_ms},
+                                   {"predicted_ms", row.predicted_ms},
+                                   {"measured_count", row.measured_count},
+                                   {"predicted_count", row.predicted_count}});
+  }
   return json_dump(whole, 1) + "\n";
 }
 

@@ -7,6 +7,7 @@
 #include "src/plan/cases/run_prediction.hpp"
 #include "src/plan/cluster/calibration.hpp"
 #include "src/plan/search/search.hpp"
+#include "src/plan/timeline.hpp"
 
 namespace trireme::io {
 
@@ -23,14 +24,16 @@ struct PlanReport {
   const plan::Cluster& cluster;
   int nodes = 1;
   const plan::SearchResult& result;
-  std::vector<std::string> train_options;  ///< command line options of the best layout
+  std::vector<std::string> train_options;              ///< command line options of the best layout
+  std::vector<plan::EventDifference> comparison = {};  ///< comparison of the best layout with a trace, if any
 };
 
 /// Returns {"cluster", "nodes", "ranks", "memory_limit_bytes", "layouts", "predicted", "rehearsed", "train_options",
 /// "grids": [...], "rejected": [{"tensor", "pipeline", "context", "data", "expert", "expert_tensor", "reason",
 /// "amount"}]}. A grid holds its axes and options, "memory_bytes" per stage, "step_ms", "tokens_per_second",
 /// "tflops_per_rank" (model FLOPs, no recomputation), "mfu", and "parts_ms", which add up to the step. "hidden_ms"
-/// overlaps with work.
+/// overlaps with work. With a comparison also {"comparison": [{"event", "rank", "measured_ms", "predicted_ms",
+/// "measured_count", "predicted_count"}]}, the largest difference first.
 std::string plan_json(const PlanReport& report);
 
 /// One line: {"line", "source", "model", "hardware", "gpus", "tp", "pp", "dp", "experts", "ep", "etp", "mbs", "gbs",

@@ -58,6 +58,10 @@ done_by 2 train --data-path corpus.h5 --train-iters 3 --lr 0.1 --eval-iters 0 $c
 # shellcheck disable=SC2086
 done_by 1 plan $command --cluster two.ini --no-search --compare trace.json
 check "a trace is compared event by event" grep -qE "^forward +1 +[0-9.]+ +[0-9.]+ +[+-]" out
+# shellcheck disable=SC2086
+done_by 1 plan $command --cluster two.ini --no-search --compare trace.json --json
+check "the comparison is part of the JSON" has \
+  'any(r["event"] == "forward" and r["rank"] == 1 and r["measured_ms"] > 0 for r in d["comparison"])'
 refused 2 "--compare trace.json: the trace has 2 ranks, the job 4" \
   1 plan "${model[@]:0:8}" --cluster two.ini --nodes 2 --global-batch-size 4 --tp 1 --no-search --compare trace.json
 refused 3 "corpus.h5 is not a trace of a training run" \

@@ -37,17 +37,18 @@ int plan_command(const CommandLine& line) {
     result = plan::search(space, costs, o.top);
     check_found(result);
   }
-  const PlanReport report{cluster, o.nodes, result, train_options(options, result.grids.front().job)};
+  const plan::RankedGrid& best = result.grids.front();
+  PlanReport report{cluster, o.nodes, result, train_options(options, best.job)};
+  if (!o.compare.empty()) report.comparison = compare_with(o.compare, best);
   if (o.json) {
     fmt::print("{}", io::plan_json(report));
   } else {
     print_text(report);
+    if (!o.compare.empty()) print_comparison(o.compare, report.comparison);
   }
   if (!o.batch_file.empty()) write_text_file("batch-file", o.batch_file, batch_file_of(report));
-  const plan::RankedGrid& best = result.grids.front();
   if (!o.svg.empty()) write_schedule_svg(o.svg, best);
   if (!o.trace_file.empty()) write_predicted_trace(o.trace_file, best);
-  if (!o.compare.empty()) print_comparison(o.compare, best);
   return 0;
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "io/json/plan_json.hpp"
 #include "src/app/commands/plan/plan_options.hpp"
 #include "src/plan/search/search.hpp"
+#include "src/plan/timeline.hpp"
 
 namespace trireme::app {
 
@@ -30,9 +32,12 @@ void write_schedule_svg(const std::string& path, const plan::RankedGrid& grid);
 /// Writes the predicted schedule of the first rank of every stage in the format of `train --trace-file`.
 void write_predicted_trace(const std::string& path, const plan::RankedGrid& grid);
 
-/// Prints how a trace written by `train` differs from the prediction, the largest difference first. Throws ConfigError
+/// Returns how a trace written by `train` differs from the prediction, the largest difference first. Throws ConfigError
 /// for a trace of another grid, DataError with the file's name if it is not a trace.
-void print_comparison(const std::string& path, const plan::RankedGrid& grid);
+std::vector<plan::EventDifference> compare_with(const std::string& path, const plan::RankedGrid& grid);
+
+/// Prints the largest differences.
+void print_comparison(const std::string& path, const std::vector<plan::EventDifference>& rows);
 
 /// Predicts the published runs of the CSV file at `path` and prints them: a line of JSON for each, or a table followed
 /// by the errors by source. Reports bad rows on stderr and continues. Returns the exit code, that of bad data if any

@@ -78,16 +78,18 @@ void write_predicted_trace(const std::string& path, const plan::RankedGrid& grid
   write_text_file("trace-file", path, text + io::trace_end);
 }
 
-void print_comparison(const std::string& path, const plan::RankedGrid& grid) {
+std::vector<plan::EventDifference> compare_with(const std::string& path, const plan::RankedGrid& grid) {
   constexpr std::int64_t max_bytes = std::int64_t{1} << 31;
   const std::vector<plan::TraceEvent> trace =
       io::read_trace(io::read_whole_file(path, max_bytes, io::Symlinks::follow), path);
-  std::vector<plan::EventDifference> rows;
   try {
-    rows = plan::compare(grid.job, grid.step, trace);
+    return plan::compare(grid.job, grid.step, trace);
   } catch (const ConfigError& error) {
     throw ConfigError("--compare {}: {}", path, error.what());
   }
+}
+
+void print_comparison(const std::string& path, const std::vector<plan::EventDifference>& rows) {
   constexpr std::size_t max_rows = 40;
   fmt::print("\nan iteration of {}, measured against predicted, the largest difference first\n", printable(path));
   fmt::print("{:<24} {:>6} {:>12} {:>12} {:>12} {:>8} {:>10} {:>10} {:>8}\n", "event", "rank", "measured ms",
