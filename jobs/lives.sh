@@ -16,7 +16,7 @@
 run_life() {
   check_folder "$1"
   local folder=$1 job=${SLURM_JOB_ID:-$$} status=4 restarts=0 ending=0 signalled=0
-  local command_line=() ranks='' named='' faulty='' excluded=''
+  local command_line=() ranks='' named='' faulty=''
   shift
   mkdir -p "$folder"
   end_without_progress "$folder"
@@ -143,7 +143,7 @@ healthy_nodes() {
   if [ "$restarts" -gt 0 ] && [ ${#nodes[@]} -gt 0 ]; then
     states=$(sinfo -h -N -n "$(joined "${nodes[@]}")" -o '%N %T')
     [ -n "$states" ] || states=$(printf '%s unknown\n' "${nodes[@]}")
-    answering $(awk '!/down|drain|fail|\*/ && !seen[$1]++ { print $1 }' <<<"$states")
+    answering $(awk '$2 !~ /down|drain|fail|\*/ && !seen[$1]++ { print $1 }' <<<"$states")
   else
     printf '%s\n' "${nodes[@]}"
   fi | grep . | sort -V
@@ -171,23 +171,23 @@ leave_out_named() {
   [ -n "$named" ] || return 0
   faulty+=${faulty:+ }$named
   [ "$status" = 9 ] || return 0
-  excluded+=${excluded:+,}${named// /,}
-  { echo "$excluded" && cat "$folder/bad_nodes" 2>/dev/null; } | tr , '\n' | sort -u | paste -sd , >"$folder/bad_nodes.new"
+  { echo "${named// /,}" && cat "$folder/bad_nodes" 2>/dev/null; } | tr , '\n' | sort -u | paste -sd , >"$folder/bad_nodes.new"
   mv "$folder/bad_nodes.new" "$folder/bad_nodes"
 }
 
-# Ends the script, and the job goes back to the queue: without the nodes that computed wrong results in it.
+# Ends the script, and the job goes back to the queue: without the nodes in FOLDER/bad_nodes.
 requeue() {
   [ -n "${SLURM_JOB_ID:-}" ] || exit "$status"
   # The last element of an array has the array's own number, which stands for all.
-  local target=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID} before tries=0
+  local target=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID} before more tries=0
   trap '' TERM  # requeuing ends the script
-  before=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/.* ExcNodeList=\([^ (]\+\).*/\1,/p' | head -n 1)
+  before=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/.* ExcNodeList=\([^ (]\+\).*/\1/p' | head -n 1)
+  more=$(cat "$folder/bad_nodes" 2>/dev/null | tr , '\n' | grep -vxF -e "${before:+$(scontrol show hostnames "$before")}" | paste -sd ,)
   until scontrol requeue "$target"; do  # the controller may restart, too
     [ $((++tries)) -lt 24 ] || exit "$status"
     sleep 5
   done
-  [ -z "$excluded" ] || scontrol update jobid="$target" excnodelist="$before$excluded"
+  [ -z "$more" ] || scontrol update jobid="$target" excnodelist="${before:+$before,}$more"
   exit 0
 }
 

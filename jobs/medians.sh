@@ -4,8 +4,8 @@
 # usage: jobs/medians.sh FOLDER    with the files FOLDER/lr-RATE/seed-SEED/results of jobs/finetune.sbatch
 set -u
 cd "${1:?usage: medians.sh FOLDER}" || exit 5
+compgen -G 'lr-*/seed-*/results' >/dev/null || { echo "no results in $1 yet"; exit 0; }
 for results in lr-*/seed-*/results; do
-  [ -e "$results" ] || { echo "no results in $1 yet"; exit 0; }
   rate=${results#lr-}
   # Lines "rate <tab> data <tab> figure <tab> value".
   grep '^{' "$results" | tail -n 1 | grep -o '"test": {\|"data": "[^"]*"\|]\|"\(accuracy\|exact\|f1\|matthews\|pearson\|spearman\)": [0-9.e-]*' |

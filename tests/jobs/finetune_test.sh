@@ -55,6 +55,8 @@ global-batch-size = 16
 epochs = 3
 lr = 1e-5
 seed = 1235" "$(cat "$folder/run/lr-1e-5/seed-1235/settings.ini")"
+mkdir "$folder/empty"
+expect "medians of no seed" "no results in $folder/empty yet" "$(bash "$jobs/medians.sh" "$folder/empty")"
 SLURM_ARRAY_TASK_ID=0 bash "$jobs/finetune.sbatch" SQUAD-2.0 3.9b "$folder/squad" >>"$folder/log" 2>&1
 expect "without RATES the rate is the table's" "lr-1e-5" "$(ls "$folder/squad" | head -n 1)"
 SLURM_ARRAY_TASK_ID=0 bash "$jobs/finetune.sbatch" RACE 2b "$folder/none" >>"$folder/log" 2>&1

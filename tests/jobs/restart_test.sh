@@ -78,15 +78,15 @@ started() {
   ran=$(cat "$FOLDER/ran" 2>/dev/null | paste -sd ';')
 }
 batch_file() {  # in a process of its own
-  export SLURM_JOB_ID=7 SLURM_JOB_NODELIST=n1,n2,n3,n4 SLURM_NTASKS=8 SLURM_JOB_NUM_NODES=4 TRIREME_SPARE_NODES=${SPARES:-0}
+  export SLURM_JOB_ID=7 SLURM_JOB_NODELIST=${NODES:-n1,n2,n3,n4} SLURM_NTASKS=8 SLURM_JOB_NUM_NODES=4 TRIREME_SPARE_NODES=${SPARES:-0}
   source "$jobs/environment.sh"
   source "$jobs/lives.sh"
   run_life "$1"
 }
-# job RUN ATTEMPT...: a job of four nodes with two ranks each. Variables: SPARES, STATE (a node and its state), SILENT (a node),
-# ACCEPTED (nodes).
+# job RUN ATTEMPT...: a job of four nodes with two ranks each. Variables: NODES (their names), SPARES, STATE (a node and its state),
+# SILENT (a node), ACCEPTED (nodes).
 job() {
-  echo n1,n2,n3,n4 >"$FOLDER/nodes"
+  echo "${NODES:-n1,n2,n3,n4}" >"$FOLDER/nodes"
   echo "${STATE:-}" >"$FOLDER/states"
   echo "${SILENT:-none}" >"$FOLDER/silent"
   echo "${ACCEPTED:-none}" >"$FOLDER/accepted"
@@ -119,6 +119,8 @@ SPARES=1 job c 'commit 1; echo n1,n3,n4 >"$FOLDER/nodes"; exit 137' 'commit 9'
 expect "a spare for a node that SLURM took from the job" 0 no "n1,n2,n3 3 6 restart 0;n1,n3,n4 3 6 restart 1"
 SPARES=1 STATE="n1 draining" job d 'commit 1; exit 137' 'commit 9'
 expect "a spare for a node that drains" 0 no "n1,n2,n3 3 6 restart 0;n2,n3,n4 3 6 restart 1"
+NODES=down1,drain2,failover3,n4 job d1 'commit 1; exit 137' 'commit 9'
+expect "nodes with the names of states" 0 no "all - - restart 0;all - - restart 1"
 SPARES=1 SILENT=n3 job e 'commit 1; exit 137' 'commit 9'
 expect "a spare for a node that starts nothing" 0 no "n1,n2,n3 3 6 restart 0;n1,n2,n4 3 6 restart 1"
 SPARES=2 job f 'commit 1; name n2 n2; exit 9' 'commit 2; name n1; exit 7' 'commit 9'
@@ -138,9 +140,15 @@ grep -q "excnodelist=n9,n4" "$FOLDER/scontrol" || fail "the queue should not giv
 for attempt in first second; do
   job i
   expect "the $attempt allocation with the bad node, all the same" 0 yes "dry n1,n2,n3 3 6;dry n1,n2 2 4"
+  grep -q "excnodelist=n9,n4$" "$FOLDER/scontrol" || fail "the queue should not give the bad node again: $(cat "$FOLDER/scontrol")"
 done
 job i
 expect "the third of them" 1 no ""
+mkdir "$FOLDER/i1"
+echo n7,n9 >"$FOLDER/i1/bad_nodes"
+job i1 'commit 1; exit 75'
+expect "a run with known bad nodes" 0 yes "all - - restart 0"
+grep -q "excnodelist=n9,n7$" "$FOLDER/scontrol" || fail "the queue should give no known bad node: $(cat "$FOLDER/scontrol")"
 job j 'exit 9'
 expect "wrong results that are not traced to a node" 9 no "all - - restart 0"
 
