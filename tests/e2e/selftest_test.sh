@@ -54,3 +54,6 @@ test_nodes 1
 check "nodes without a GPU are named, with the reason" \
   [ "$code $(tail -n 1 out) $(grep -c '^FAILED   GPU .* node0[12] ' out)" = "4 node01,node02 2" ]
 refused 5 "no/such/report.json" 1 selftest --seconds 0 --json no/such/report.json
+refused 5 "no/such/report.json" 2 selftest --seconds 0 --backend cuda --json no/such/report.json
+on 2 selftest --seconds 0 --backend cuda --save runs/b --json runs/b/report.json
+check "results in the new folder of a run" [ "$code $(grep -c '^ "passed": false,$' runs/b/report.json)" = "4 1" ]

@@ -71,17 +71,16 @@ std::vector<selftest::Group> groups_of(Job& job) {
 
 /// Looks for a GPU on every rank of a job on GPUs. Returns a report of the nodes without one: these have no backend,
 /// and the other checks need all ranks. Collective.
-selftest::Report find_missing_gpus(const mpi::MpiEnvironment& environment, BackendChoice backend) {
-  const std::unique_ptr<mpi::MpiCommunicator> world = environment.make_world();
-  const mpi::NodeLocation node = mpi::find_node_location(*world);
+selftest::Report find_missing_gpus(mpi::MpiCommunicator& world, BackendChoice backend) {
+  const mpi::NodeLocation node = mpi::find_node_location(world);
   GpuReport gpu;
   if (const CudaExports* library = backend == BackendChoice::cpu ? nullptr : open_cuda_library(gpu.problem)) {
     gpu = library->take_inventory(node.local_rank);
   }
   const std::vector<selftest::Result> own = {
-      {.check = "GPU", .passed = gpu.device >= 0, .detail = gpu.problem, .rank = world->rank(), .host = node_name()}};
+      {.check = "GPU", .passed = gpu.device >= 0, .detail = gpu.problem, .rank = world.rank(), .host = node_name()}};
   std::vector<selftest::Result> all;
-  for (const std::string& text : all_gather_text(*world, selftest::text_of(own))) {
+  for (const std::string& text : all_gather_text(world, selftest::text_of(own))) {
     for (selftest::Result& result : selftest::results_of(text)) all.push_back(std::move(result));
   }
   const bool wants_gpus = backend == BackendChoice::cuda ||
@@ -106,24 +105,44 @@ void describe_libraries(const Job& job, selftest::Context& context) {
   }
 }
 
-void print(const selftest::Report& report) {
-  std::fputs(with_flags(selftest::table_of(report)).c_str(), stdout);
-  std::fflush(stdout);
-}
+/// The file of results. It is opened before the test, so that a wrong path fails early.
+class ResultsFile {
+ public:
+  /// Makes the folder of the run, and opens the file, if any, on rank 0. Collective.
+  ResultsFile(const SelftestOptions& o, Communicator& world) : world_(world) {
+    collectively(world_, [&] {
+      if (world_.rank() != 0) return;
+      if (!o.save.empty()) io::make_folders(o.save);
+      if (!o.json.empty()) file_.emplace(o.json);
+    });
+  }
+  /// Writes the file and renames it to its name. Collective.
+  void write(const selftest::Report& report) {
+    collectively(world_, [&] {
+      if (!file_) return;
+      io::FileOutput output(file_->path());
+      const std::string text = io::selftest_json(report);
+      output.write_bytes(std::as_bytes(std::span(text)));
+      output.close();
+      file_->commit();
+    });
+  }
 
-/// Returns the exit code of a rank. Only the printing rank returns that of the job: mpirun may end the job and its
-/// output once a rank has failed.
-int exit_code_of(const selftest::Report& report, int rank) {
-  return static_cast<int>(report.passed() || rank != 0 ? ExitCode::success : ExitCode::environment);
-}
+ private:
+  Communicator& world_;
+  std::optional<io::TemporaryFile> file_;
+};
 
-/// Writes the report to a temporary file and renames it.
-void write_report(io::TemporaryFile& file, const selftest::Report& report) {
-  io::FileOutput output(file.path());
-  const std::string text = io::selftest_json(report);
-  output.write_bytes(std::as_bytes(std::span(text)));
-  output.close();
-  file.commit();
+/// Prints and writes the report. Returns the exit code of this rank. Only the printing rank returns that of the job:
+/// mpirun may end the job and its output once a rank has failed. Collective.
+int finish(const selftest::Report& report, ResultsFile& results, const Communicator& world) {
+  const bool is_root = world.rank() == 0;
+  if (is_root) {
+    std::fputs(with_flags(selftest::table_of(report)).c_str(), stdout);
+    std::fflush(stdout);
+  }
+  results.write(report);
+  return static_cast<int>(report.passed() || !is_root ? ExitCode::success : ExitCode::environment);
 }
 
 }  // namespace
@@ -136,22 +155,15 @@ int selftest_command(const CommandLine& line) {
   o.declare(options);
   if (!line.read(options)) return 0;
   line.environment().engine()->set_max_wait(60 * o.device.timeout_minutes);
-  if (const selftest::Report missing = find_missing_gpus(line.environment(), o.device.backend); !missing.passed()) {
-    if (line.environment().rank() == 0) {
-      print(missing);
-      if (!o.json.empty()) {
-        io::TemporaryFile json(o.json);
-        write_report(json, missing);
-      }
-    }
-    return exit_code_of(missing, line.environment().rank());
+  const std::unique_ptr<mpi::MpiCommunicator> world = line.environment().make_world();
+  if (const selftest::Report missing = find_missing_gpus(*world, o.device.backend); !missing.passed()) {
+    ResultsFile results(o, *world);
+    return finish(missing, results, *world);
   }
   Job job(line.environment(), options, o.grid, o.device);
+  ResultsFile results(o, *world);
   std::unique_ptr<Backend> reference;
-  std::optional<io::TemporaryFile> json;
   collectively(*job.world, [&] {
-    if (job.is_root() && !o.json.empty()) json.emplace(o.json);  // fails before the test rather than after it
-    if (job.is_root() && !o.save.empty()) io::make_folders(o.save);
     reference = make_backend(BackendChoice::cpu, default_thread_count(job.node.ranks_sharing_cores));
   });
   if (job.is_root()) log::info("{}", job.description());
@@ -172,12 +184,7 @@ int selftest_command(const CommandLine& line) {
                             .files = &files,
                             .folder = o.save};
   describe_libraries(job, context);
-  const selftest::Report report = selftest::run(selftest::all_checks(o.quick), context);
-  if (job.is_root()) print(report);
-  collectively(*job.world, [&] {
-    if (json) write_report(*json, report);
-  });
-  return exit_code_of(report, job.world->rank());
+  return finish(selftest::run(selftest::all_checks(o.quick), context), results, *world);
 }
 
 }  // namespace trireme::app
