@@ -49,7 +49,8 @@ class StartupWatchdog {
 
  private:
   void watch(double minutes, int rank) {
-    const std::chrono::duration<double> limit(60 * minutes + std::min(3 * rank, 30));
+    constexpr double max_s = 1e9;  // 30 years: the clock counts nanoseconds in 64 bits
+    const std::chrono::duration<double> limit(std::min(60 * minutes + std::min(3 * rank, 30), max_s));
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, limit, [this] { return started_; })) return;
     log::error(

@@ -63,6 +63,20 @@ std::string ranks_text(std::vector<int> ranks) {
   return text;
 }
 
+/// Text of ranks by their hosts: "ranks 0, 1 on host a, rank 8 on host b".
+std::string ranks_on_hosts(const std::vector<const Flight*>& flights) {
+  std::map<std::string, std::vector<int>> ranks_of;
+  for (const Flight* flight : flights) ranks_of[flight->host].push_back(flight->rank);
+  std::string text;
+  std::size_t listed = 0;
+  for (const auto& [host, ranks] : ranks_of) {
+    if (listed == max_listed) break;
+    text += fmt::format("{}{} on host {}", listed++ == 0 ? "" : ", ", ranks_text(ranks), host);
+  }
+  const auto rest = static_cast<std::int64_t>(ranks_of.size() - listed);
+  return rest == 0 ? text : text + " and " + counted(rest, "more host");
+}
+
 using CallsByNumber = std::map<std::int64_t, std::vector<RankCall>>;
 
 /// Appends the ranks whose last call is not the newest one. If `complete`, the records lack no call, and a rank without
@@ -85,12 +99,9 @@ void find_missing(const Channel& channel, const CallsByNumber& calls, bool compl
     if (number < newest) behind[number].push_back(flight);
   }
   for (const auto& [number, flights] : behind) {
-    std::vector<int> ranks;
-    for (const Flight* flight : flights) ranks.push_back(flight->rank);
-    const auto missing = calls.upper_bound(number);
-    lines += fmt::format("  {}: {} on host {} made {}, others {}; first missing there: {}{}\n", channel.text(),
-                         ranks_text(ranks), flights.front()->host, counted(number, "call"), newest,
-                         missing->second.front().text(), missing->second.front().place());
+    const RankCall& missing = calls.upper_bound(number)->second.front();
+    lines += fmt::format("  {}: {} made {}, others {}; first missing there: {}{}\n", channel.text(),
+                         ranks_on_hosts(flights), counted(number, "call"), newest, missing.text(), missing.place());
   }
 }
 

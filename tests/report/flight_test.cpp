@@ -61,6 +61,23 @@ TEST(Flight, NamesTheRankThatLacksACall) {
   EXPECT_THAT(text, Not(HasSubstr("differ")));
 }
 
+TEST(Flight, NamesTheHostOfEachRankBehindOthers) {
+  constexpr int size = 12;
+  std::vector<Flight> flights;
+  for (int rank = 0; rank < size; ++rank) {
+    File file;
+    FlightRecord record = file.record(rank, size);
+    for (std::int64_t i = 1; i <= (rank < size - 1 ? 1 : 2); ++i) record.add(collective(i, "all-reduce", 8));
+    flights.push_back(file.read());
+    flights.back().host = fmt::format("n{:02}", rank / 2);
+  }
+  EXPECT_THAT(flight_findings(flights),
+              HasSubstr(": ranks 0, 1 on host n00, ranks 2, 3 on host n01, ranks 4, 5 on host n02, ranks 6, 7 on host "
+                        "n03, ranks 8, 9 on host n04, rank 10 on host n05 made 1 call, others 2;"));
+  for (Flight& flight : flights) flight.host = fmt::format("n{:02}", flight.rank);
+  EXPECT_THAT(flight_findings(flights), HasSubstr("rank 7 on host n07 and 3 more hosts made 1 call, others 2;"));
+}
+
 TEST(Flight, NamesTheCallsThatDiffer) {
   File files[3];
   FlightRecord records[] = {files[0].record(0, 3), files[1].record(1, 3), files[2].record(2, 3)};
