@@ -88,13 +88,23 @@ void BatchOptions::settle(const Options& options, int data_ranks, Problems& prob
   const bool in_steps = !steps_text.empty();
   problems.exclude(!in_steps || !global_batch_size, "step-batch-size-schedule", "global-batch-size");
   problems.exclude(!in_steps || !micro_batches, "step-batch-size-schedule", "micro-batches");
+  bool is_product = true;
   if (global_batch_size && micro_batches) {
     const std::int64_t parts = *micro_batches * data_ranks;
-    if (!options.given("micro-batch-size")) micro_batch_size = std::max<std::int64_t>(*global_batch_size / parts, 1);
-    problems.expect(*global_batch_size % parts == 0 && *global_batch_size / parts == micro_batch_size,
-                    fmt::format("--global-batch-size {} is not --micro-batch-size {} x --micro-batches {} x {} data "
-                                "ranks: leave one of the three out",
-                                *global_batch_size, micro_batch_size, *micro_batches, data_ranks));
+    if (options.given("micro-batch-size")) {
+      is_product = *global_batch_size % parts == 0 && *global_batch_size / parts == micro_batch_size;
+      problems.expect(is_product,
+                      fmt::format("--global-batch-size {} is not --micro-batch-size {} x --micro-batches {} x {} data "
+                                  "ranks: leave one of the three out",
+                                  *global_batch_size, micro_batch_size, *micro_batches, data_ranks));
+    } else {
+      is_product = *global_batch_size % parts == 0;
+      problems.expect(is_product,
+                      fmt::format("--global-batch-size {} is not a multiple of --micro-batches {} x {} data ranks: "
+                                  "choose a multiple of {}, or leave --micro-batches out",
+                                  *global_batch_size, *micro_batches, data_ranks, parts));
+      micro_batch_size = std::max<std::int64_t>(*global_batch_size / parts, 1);
+    }
   }
   if (!global_batch_size) {
     const std::int64_t samples = micro_batch_size * micro_batches.value_or(1);  // both are countable
@@ -124,7 +134,7 @@ void BatchOptions::settle(const Options& options, int data_ranks, Problems& prob
       }
       ramp_up = std::move(steps);
     }
-    batches(data_ranks);
+    if (is_product) batches(data_ranks);
   });
 }
 

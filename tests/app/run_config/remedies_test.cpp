@@ -215,6 +215,8 @@ TEST(Remedies, OfBatchesAndExecutionLeadToARun) {
        {"number of ranks", "--global-batch-size 3", "--global-batch-size 3", 2, 3},
        {"leave one of the three out", "--global-batch-size 8 --micro-batch-size 2 --micro-batches 2",
         "--global-batch-size 8 --micro-batch-size 2"},
+       {"choose a multiple of 3", "--global-batch-size 8 --micro-batches 3", "--global-batch-size 9 --micro-batches 3"},
+       {"or leave --micro-batches out", "--global-batch-size 8 --micro-batches 3", "--global-batch-size 8"},
        {"choose a smaller one, or a larger --micro-batch-size", "--global-batch-size 2147483647 --micro-batch-size 1",
         "--global-batch-size 8 --micro-batch-size 1"},
        {"must be from 1 to the 16 tokens of a micro-batch", "--cross-entropy-chunks 17", "--cross-entropy-chunks 16"},

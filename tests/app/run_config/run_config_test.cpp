@@ -5,6 +5,7 @@
 #include <array>
 
 #include "tests/app/run_config/read_config.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace trireme::app {
 namespace {
@@ -116,7 +117,10 @@ TEST(RunConfig, DerivesTheThirdOfThreeBatchSizes) {
             std::pair(std::int64_t{2}, std::int64_t{8}));
   expect_refused(gpt + "--global-batch-size 8 --micro-batches 4 --micro-batch-size 1",
                  "--global-batch-size 8 is not --micro-batch-size 1 x --micro-batches 4 x 1 data ranks");
-  expect_refused(gpt + "--global-batch-size 6 --micro-batches 4", "--global-batch-size 6 is not --micro-batch-size 1");
+  const auto error_of = [](const Words& words) { return test::message_of([&] { read(gpt + words); }); };
+  EXPECT_EQ(error_of("--global-batch-size 7 --micro-batches 3"),
+            "--global-batch-size 7 is not a multiple of --micro-batches 3 x 1 data ranks: choose a multiple of 3, or "
+            "leave --micro-batches out");
 }
 
 TEST(RunConfig, KeepsDocumentsApartByEachOption) {
