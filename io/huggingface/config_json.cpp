@@ -59,8 +59,8 @@ class Settings {
     for (const auto& [known, activation] : huggingface_activations) {
       if (wanted == known) return activation;
     }
-    add(fmt::format("{} is '{}': supported are gelu_new, gelu_pytorch_tanh, gelu_fast, gelu and relu2", name,
-                    shortened(wanted)));
+    add(fmt::format("{} is '{}': supported are gelu_new, gelu_pytorch_tanh, gelu_fast, gelu, gelu_python and relu2",
+                    name, shortened(wanted)));
     return Activation::gelu_tanh;
   }
   /// Returns the value of a field under `name`, which must be present.
@@ -239,15 +239,18 @@ void read_soft_caps(const Settings& settings, const json& file, const ModelClass
   }
 }
 
+/// Returns whether an activation of transformers is SiLU.
+bool is_silu(const std::string& name) { return name == "silu" || name == "swish"; }
+
 /// Reads the activation of the gate.
 void read_gate(const Settings& settings, const ModelClass& model_class, ModelConfig& config) {
   if (config_key("gate", model_class).empty()) {
-    if (settings.text("hidden_act", "silu") != "silu") settings.add("hidden_act is not silu: only SwiGLU is supported");
+    if (!is_silu(settings.text("hidden_act", "silu"))) settings.add("hidden_act is not silu: only SwiGLU is supported");
     return;
   }
   const std::string name = settings.text("hidden_activation", "gelu_pytorch_tanh");
-  config.gate = name == "silu" ? Activation::silu : Activation::gelu_tanh;
-  if (name != "silu" && name != "gelu_pytorch_tanh") {
+  config.gate = is_silu(name) ? Activation::silu : Activation::gelu_tanh;
+  if (!is_silu(name) && name != "gelu_pytorch_tanh") {
     settings.add(fmt::format("hidden_activation is '{}': supported are gelu_pytorch_tanh and silu", shortened(name)));
   }
 }

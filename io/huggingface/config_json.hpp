@@ -14,11 +14,12 @@
 namespace trireme::io {
 
 /// Names of activations in transformers; the first one of each is written.
-inline constexpr std::array<std::pair<const char*, Activation>, 5> huggingface_activations{
+inline constexpr std::array<std::pair<const char*, Activation>, 6> huggingface_activations{
     {{"gelu_new", Activation::gelu_tanh},
      {"gelu_pytorch_tanh", Activation::gelu_tanh},
      {"gelu_fast", Activation::gelu_tanh},
      {"gelu", Activation::gelu_erf},
+     {"gelu_python", Activation::gelu_erf},
      {"relu2", Activation::squared_relu}}};
 
 /// Returns whether the weights of a token's experts are divided by their sum, after sigmoid scores: norm_topk_prob.

@@ -127,6 +127,9 @@ TEST(ConfigJson, AGptNeoXHasItsOwnKeysForRotaryPositions) {
   EXPECT_FALSE(neox("").tied_output);
   EXPECT_FALSE(neox(R"(, "use_parallel_residual": false)").parallel_residual);
   EXPECT_EQ(neox(R"(, "hidden_act": "gelu_fast")").activation, Activation::gelu_tanh);
+  EXPECT_EQ(neox(R"(, "hidden_act": "gelu_python")").activation, Activation::gelu_erf);
+  EXPECT_TRUE(config_of(R"(LlamaForCausalLM"], "hidden_act": "swish")").gated);
+  EXPECT_EQ(config_of(R"(Gemma2ForCausalLM"], "hidden_activation": "swish")").gate, Activation::silu);
   const model::ModelConfig older = neox(R"(, "rotary_pct": 0.5, "rotary_emb_base": 500, "rope_scaling": null)");
   EXPECT_EQ(older.rotary_percent, 0.5);
   EXPECT_EQ(older.rotary_base, 500);
