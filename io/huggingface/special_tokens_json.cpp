@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "io/json/json_text.hpp"
 #include "io/posix/file.hpp"
@@ -23,6 +24,7 @@ using nlohmann::json;
 constexpr std::int64_t max_file_bytes = std::int64_t{16} << 20;
 constexpr int max_file_depth = 16;
 constexpr const char* roles_name = "special_tokens_map.json";
+constexpr const char* added_name = "added_tokens.json";
 constexpr const char* generation_name = "generation_config.json";
 constexpr const char* template_json_name = "chat_template.json";
 constexpr const char* templates_folder = "additional_chat_templates";
@@ -71,9 +73,11 @@ class SpecialTokensReader {
 
   SpecialTokens read() {
     const json settings = read_kept(folder_, tokenizer_settings_name, special_),
-               roles = read_kept(folder_, roles_name, special_);
+               roles = read_kept(folder_, roles_name, special_), added = read_kept(folder_, added_name, special_);
     read_templates();
     read_added();
+    check_settings(settings);
+    check_added(settings, roles, added);
     for (const auto& [name, role] :
          {std::pair{"bos_token", &special_.bos}, {"eos_token", &special_.eos}, {"pad_token", &special_.pad}}) {
       const json& setting = json_member(settings, name);
@@ -90,6 +94,79 @@ class SpecialTokensReader {
   }
 
  private:
+  /// Refuses a setting of tokenizer_config.json, by which transformers makes other ids.
+  void refuse(const json& settings, const char* name, const char* reason) const {
+    throw DataError("{}/{}: '{}' is {}, {}", folder_, tokenizer_settings_name, name,
+                    shortened(json_dump(json_member(settings, name))), reason);
+  }
+
+  /// Refuses settings that this tokenizer does not follow. Some classes of transformers follow them in spite of
+  /// tokenizer.json.
+  void check_settings(const json& settings) const {
+    if (tokenizer_.name() == "wordpiece") {
+      const bool lower = data::wordpiece_from_payload(tokenizer_.payload()).lower_case;
+      const json& wanted = json_member(settings, "do_lower_case");
+      if (wanted.is_boolean() && wanted != lower)
+        refuse(settings, "do_lower_case", "unlike 'lowercase' of tokenizer.json");
+      const json& accents = json_member(settings, "strip_accents");
+      if (accents.is_boolean() && accents != lower)
+        refuse(settings, "strip_accents", "unlike the conversion to lower case");
+      if (json_member(settings, "tokenize_chinese_chars") == false) {
+        refuse(settings, "tokenize_chinese_chars", "but texts are always cut around ideographs");
+      }
+      return;
+    }
+    const json& kind = json_member(settings, "tokenizer_class");
+    std::string name = kind.is_string() ? kind.get<std::string>() : "GPT2Tokenizer";
+    if (name.ends_with("Fast")) name.resize(name.size() - 4);
+    const bool is_of_merges = file_.is_null() && tokenizer_.name() == "gpt2";
+    if (is_of_merges && name != "GPT2Tokenizer" && name != "CodeGenTokenizer" && name != "PreTrainedTokenizer") {
+      refuse(settings, "tokenizer_class", "whose words only a tokenizer.json describes");
+    }
+    const json& prefix = json_member(settings, "add_prefix_space");
+    if (prefix == true && (is_of_merges || (kind.is_string() && name == "GPT2Tokenizer"))) {
+      refuse(settings, "add_prefix_space", "but no space is put before texts");
+    }
+    if (prefix == false && tokenizer_.name() == "sentencepiece" && puts_something_before()) {
+      refuse(settings, "add_prefix_space", "but the tokenizer.model puts a space before texts");
+    }
+  }
+
+  bool puts_something_before() const {
+    std::vector<std::int32_t> first, behind;
+    tokenizer_.encode("a", first);
+    tokenizer_.encode_continuation("a", behind);
+    return first != behind;
+  }
+
+  /// Refuses added tokens that transformers finds in texts, and this tokenizer does not. Special ones are ordinary
+  /// text.
+  void check_added(const json& settings, const json& roles, const json& added) const {
+    std::set<std::string> found;  // in texts, or special
+    for (const auto& [id, token] : special_.added) {
+      if (static_cast<std::size_t>(id) < texts_.size()) found.insert(texts_[static_cast<std::size_t>(id)]);
+    }
+    for (const json* file : {&settings, &roles}) {
+      for (const auto& [name, token] : file->items()) {
+        if (name.ends_with("_token")) found.insert(content_of(token));
+        if (!name.ends_with("_special_tokens")) continue;
+        for (const json& special : token) found.insert(content_of(special));
+      }
+    }
+    const json& listed = json_member(settings, "added_tokens_decoder");
+    for (const auto& [id, token] : listed.items()) {
+      if (json_member(token, "special") == true) found.insert(content_of(token));
+    }
+    const auto require = [&](const char* name, const std::string& token) {
+      TRIREME_CHECK(found.contains(token), DataError,
+                    "{}/{} adds the token '{}', which this program only finds in texts if a tokenizer.json has it",
+                    folder_, name, shortened(token));
+    };
+    for (const auto& [id, token] : listed.items()) require(tokenizer_settings_name, content_of(token));
+    if (!file_.is_null()) return;
+    for (const auto& [token, id] : added.items()) require(added_name, token);
+  }
+
   std::optional<std::int32_t> id_of(const std::string& name) const {
     if (name.empty()) return std::nullopt;
     for (const auto& [id, token] : special_.added) {

@@ -19,8 +19,9 @@ inline constexpr const char* post_processor_name = "post_processor";
 /// Sets the special tokens of a tokenizer by the files of its folder: added tokens and post-processor of
 /// tokenizer.json, whose content is `file` (null if there is none), the roles of tokenizer_config.json or
 /// special_tokens_map.json, and the ends of generation_config.json. As in transformers, `add_bos_token` and
-/// `add_eos_token` count only without tokenizer.json. These files and those of chat templates are kept for exports.
-/// Throws IoError, or DataError if a file is damaged or the post-processor is unsupported.
+/// `add_eos_token` count only without tokenizer.json. These files, added_tokens.json and those of chat templates are
+/// kept for exports. Throws IoError, or DataError if a file is damaged, or has a post-processor or settings that are
+/// unsupported.
 void read_special_tokens(const std::string& folder, const nlohmann::json& file, data::Tokenizer& tokenizer);
 
 /// Reads generation_config.json of a folder, if it is there, and keeps it: its `eos_token_id`, one or a list, end

@@ -66,6 +66,10 @@ data::WordPieceVocabulary wordpiece_from_json(const json& file, const std::strin
                     (accents.is_null() || accents == lower) &&
                     json_member(json_member(file, "pre_tokenizer"), "type") == "BertPreTokenizer",
                 DataError, "{}: its words are not those of BERT, or strip_accents differs from lowercase", path);
+  for (const char* name : {"clean_text", "handle_chinese_chars"}) {
+    TRIREME_CHECK(json_member(normalizer, name) != false, DataError,
+                  "{}: '{}' is false, but texts are always cleaned and cut around ideographs", path, name);
+  }
   result.lower_case = lower.get<bool>();
   const json& longest = json_member(model, "max_input_chars_per_word");
   if (longest.is_number_unsigned()) {
@@ -340,6 +344,16 @@ std::unique_ptr<data::Tokenizer> read_tokenizer_of(const std::string& folder, co
     tokenizer = data::make_wordpiece_tokenizer(std::move(vocabulary));
   }
   if (tokenizer) read_special_tokens(folder, file, *tokenizer);
+  const auto names = tokenizer ? tokenizer->special_names() : std::vector<std::pair<std::string, std::int32_t>>{};
+  TRIREME_CHECK(end_of_document.empty() || std::ranges::any_of(names,
+                                                               [&](const auto& named) {
+                                                                 return named.first == end_of_document &&
+                                                                        named.second == tokenizer->end_of_document();
+                                                               }),
+                ConfigError,
+                "<eod_token> {}: only a BPE or Unigram of a tokenizer.json or tekken.json takes another end of "
+                "documents, and {} has none",
+                end_of_document, folder);
   return tokenizer;
 }
 

@@ -1,5 +1,6 @@
 #include "io/huggingface/tokenizer_json.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,6 +85,19 @@ TEST(TokenizerJson, BytesAreABpeWithoutMerges) {
   EXPECT_TRUE(is_equal(*reread(*bytes), *bytes));
 }
 
+/// Writes a tokenizer's files but for those of `left_out`, with a tokenizer_config.json. Returns the message of
+/// reading.
+std::string error_with(const data::Tokenizer& tokenizer, const std::string& settings,
+                       const std::set<std::string>& left_out = {}, const std::string& added = {}) {
+  const test::TemporaryDirectory folder;
+  for (const auto& [name, text] : tokenizer_files(tokenizer, tokenizer.vocabulary_size(), 64)) {
+    if (!left_out.contains(name)) write(folder / name, text);
+  }
+  write(folder / "tokenizer_config.json", settings);
+  if (!added.empty()) write(folder / "added_tokens.json", added);
+  return message_of<DataError>([&] { read_tokenizer_of(folder.path(), ""); });
+}
+
 // The ids in tokenizers/NAME/expected.json come from SentencePiece.
 class SentencePieces : public testing::TestWithParam<const char*> {
  protected:
@@ -120,6 +134,11 @@ TEST_P(SentencePieces, GiveTheIdsOfTheLibraryAlsoOfTextsThatAreCut) {
     }
   }
   EXPECT_EQ(cuts > 20, GetParam() == std::string("sentencepiece_bpe")) << cuts;
+}
+
+TEST_P(SentencePieces, AlwaysPutASpaceBeforeTexts) {
+  EXPECT_THAT(error_with(*tokenizer_, R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})"),
+              HasSubstr("'add_prefix_space' is false, but the tokenizer.model puts a space before texts"));
 }
 
 TEST_P(SentencePieces, ComeBackFromCorporaAndExports) {
@@ -247,6 +266,52 @@ TEST(SpecialTokensOfFiles, ThatAreUnsupportedOrDamagedAreRefused) {
   EXPECT_THAT(error_of(), HasSubstr("generation_config.json: not JSON"));
 }
 
+TEST(TokenizerJson, SettingsThatMakeOtherIdsAreRefused) {
+  const test::TemporaryDirectory folder;
+  const test::SmallBpe files(folder.path());
+  const auto gpt2 = data::make_gpt2_tokenizer(read_bpe_files(files.vocabulary_path, files.merges_path));
+  const auto wordpiece = data::make_wordpiece_tokenizer(small_wordpiece());
+  for (const std::set<std::string>& left_out : {std::set<std::string>{}, {"tokenizer.json"}}) {
+    EXPECT_THAT(error_with(*gpt2, R"({"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": true})", left_out),
+                HasSubstr("'add_prefix_space' is true"));
+    for (const char* setting : {"strip_accents", "tokenize_chinese_chars"}) {
+      EXPECT_THAT(error_with(*wordpiece, fmt::format(R"({{"do_lower_case": true, "{}": false}})", setting), left_out),
+                  HasSubstr(fmt::format("'{}' is false", setting)));
+    }
+    for (const data::Tokenizer* tokenizer : {&*gpt2, &*wordpiece}) {
+      EXPECT_THAT(
+          error_with(*tokenizer, R"({"added_tokens_decoder": {"9": {"content": "<x>", "special": false}}})", left_out),
+          HasSubstr("tokenizer_config.json adds the token '<x>'"));
+    }
+  }
+  EXPECT_THAT(error_with(*wordpiece, R"({"do_lower_case": false})"), HasSubstr("'do_lower_case' is false, unlike"));
+  EXPECT_THAT(error_with(*gpt2, R"({"tokenizer_class": "Qwen2Tokenizer"})", {"tokenizer.json"}),
+              HasSubstr("'tokenizer_class' is \"Qwen2Tokenizer\", whose words"));
+  EXPECT_THAT(error_with(*gpt2, "{}", {"tokenizer.json"}, R"({"<x>": 999})"),
+              HasSubstr("added_tokens.json adds the token '<x>'"));
+}
+
+TEST(TokenizerJson, SettingsOfPublishedModelsAreTaken) {
+  const test::TemporaryDirectory folder;
+  const test::SmallBpe files(folder.path());
+  std::filesystem::rename(files.vocabulary_path, folder / "vocab.json");
+  std::filesystem::rename(files.merges_path, folder / "merges.txt");
+  write(folder / "tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": false,
+    "pad_token": "<pad>", "added_tokens_decoder": {"256": {"content": "<|endoftext|>", "special": true}}})");
+  write(folder / "added_tokens.json", R"({"<pad>": 999})");
+  const auto tokenizer = read_tokenizer_of(folder.path(), "");
+  EXPECT_EQ(tokenizer_files(*tokenizer, 1000, 64).at("added_tokens.json"), text_in(folder / "added_tokens.json"));
+}
+
+TEST(TokenizerJson, AnEndOfDocumentsIsOnlyTakenWhereItIsChosen) {
+  const auto error_of = [](const std::string& name, const char* end) {
+    return message_of<ConfigError>([&] { read_tokenizer_of(TRIREME_FIXTURES "/tokenizers/" + name, end); });
+  };
+  EXPECT_THAT(error_of("bert", "[SEP]"), HasSubstr("<eod_token> [SEP]: only a BPE or Unigram"));
+  EXPECT_THAT(error_of(".", "</s>"), HasSubstr("<eod_token> </s>: only a BPE or Unigram"));
+  EXPECT_NO_THROW(read_tokenizer_of(TRIREME_FIXTURES "/tokenizers/llama3", "<|end_of_text|>"));
+}
+
 TEST(TokenizerJson, IdsFromElsewhereHaveNoFiles) {
   EXPECT_TRUE(tokenizer_files(*data::make_null_tokenizer(10, 0), 10, 8).empty());
   const test::TemporaryDirectory folder;
@@ -266,6 +331,11 @@ TEST(TokenizerJson, AWordPieceOfAnotherKindIsAnError) {
   expect_error("{" + model + R"("vocab": {"a": 0, "b": 2}}})", "ids are missing");
   expect_error("{" + model + R"("vocab": {"a": 0, "b": 0}}})", "two tokens have the id 0");
   expect_error("{" + model + R"("vocab": {"a": 0}}, "normalizer": {"type": "Lowercase"}})", "not those of BERT");
+  for (const char* name : {"clean_text", "handle_chinese_chars"}) {
+    expect_error("{" + model + R"("vocab": {"a": 0}}, "pre_tokenizer": {"type": "BertPreTokenizer"}, "normalizer": )" +
+                     fmt::format(R"({{"type": "BertNormalizer", "lowercase": true, "{}": false}}}})", name),
+                 name);
+  }
 }
 
 }  // namespace
