@@ -230,6 +230,10 @@ mkdir tokens-out
 touch tokens-out/{config.json,tokenizer.model,chat_template.jinja,vocab.txt}
 done_by 1 checkpoint export --load bytes --output tokens-out
 check "an export leaves no tokenizer of an earlier one" [ "$(cd tokens-out && ls)" = "$(cd bytes-out && ls)" ]
+rm tokens-out/config.json # as if another export had been killed
+touch tokens-out/vocab.txt
+done_by 1 checkpoint export --load bytes --output tokens-out
+check "nor does one after an export that was killed" [ "$(cd tokens-out && ls)" = "$(cd bytes-out && ls)" ]
 
 done_by 1 eval --load bytes-in --data-path corpus.h5
 check "a corpus of the original tokenizer fits" grep -q '"perplexity"' out

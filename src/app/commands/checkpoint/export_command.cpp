@@ -185,7 +185,8 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
     if (world.rank() != 0) return;
     io::make_folders(o.output);
     lock.emplace(o.output + "/.lock", o.output);
-    replaces = io::is_there(o.output + "/config.json");
+    // An export that was killed has deleted the description of an earlier one, but not all of its weights.
+    replaces = io::is_there(o.output + "/config.json") || io::is_there(o.output + "/" + weights->file_name(0));
     weights->prepare_folder();
     const std::int64_t free = io::free_bytes(o.output);
     TRIREME_CHECK(free >= weights->total_bytes() || io::is_there(o.output + "/" + weights->file_name(0)), IoError,
