@@ -252,7 +252,7 @@ TensorMap peft_map(const TensorMap& map, const model::LowRankAdapters& adapters,
   for (const std::string& layer : layers) ends.insert(last_part(layer));
   const bool are_unique = std::ranges::all_of(map.tensors, [&](const MappedTensor& tensor) {
     const std::string layer = layer_of(tensor.name);
-    return layer.empty() || tensor.columns() == 1 || full.contains(layer) || !ends.contains(last_part(layer));
+    return layer.empty() || tensor.shape.rank() < 2 || full.contains(layer) || !ends.contains(last_part(layer));
   });
   for_each_adapted(map, adapters, [&](const MappedParameter& parameter, const std::string& layer) {
     const std::string theirs = layer_of(map.tensors[parameter.runs.front().tensor].name);

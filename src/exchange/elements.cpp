@@ -8,6 +8,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "src/base/check.hpp"
+#include "src/base/text.hpp"
+
 namespace trireme::exchange {
 namespace {
 
@@ -33,11 +36,23 @@ To converted(From value) {
   }
 }
 
-/// Transposes tile by tile in the cache, so that memory is read and written in full cache lines.
+/// Returns whether a finite number became infinite.
 template <class From, class To>
-void transpose_elements(const From* from, std::int64_t rows, std::int64_t columns, To* to, std::int64_t to_stride) {
+bool is_lost(From from, To to) {
+  constexpr bool has_shorter_range =
+      sizeof(To) < sizeof(From) || (std::is_same_v<From, bf16> && std::is_same_v<To, fp16>);
+  if constexpr (!has_shorter_range) return false;
+  return std::isfinite(static_cast<Accumulation<From>>(from)) && std::isinf(static_cast<float>(to));
+}
+
+/// Transposes tile by tile in the cache, so that memory is read and written in full cache lines. Returns how many
+/// elements are lost.
+template <class From, class To>
+std::int64_t transpose_elements(const From* from, std::int64_t rows, std::int64_t columns, To* to,
+                                std::int64_t to_stride) {
   constexpr std::int64_t side = 64;
   std::array<To, side * side> tile;  // [column][row]
+  std::int64_t lost = 0;
   for (std::int64_t i = 0; i < rows; i += side) {
     const std::int64_t tile_rows = std::min(side, rows - i);
     for (std::int64_t j = 0; j < columns; j += side) {
@@ -46,6 +61,7 @@ void transpose_elements(const From* from, std::int64_t rows, std::int64_t column
         const From* const in = from + (i + row) * columns + j;
         for (std::int64_t column = 0; column < tile_columns; ++column) {
           tile[column * side + row] = converted<To>(in[column]);
+          lost += is_lost(in[column], tile[column * side + row]);
         }
       }
       for (std::int64_t column = 0; column < tile_columns; ++column) {
@@ -53,31 +69,45 @@ void transpose_elements(const From* from, std::int64_t rows, std::int64_t column
       }
     }
   }
+  return lost;
 }
 
 }  // namespace
 
-void convert(const std::byte* from, DType from_type, std::byte* to, DType to_type, std::int64_t count) {
+std::int64_t convert(const std::byte* from, DType from_type, std::byte* to, DType to_type, std::int64_t count) {
   if (from_type == to_type) {
     std::memcpy(to, from, static_cast<std::size_t>(count) * size_of(to_type));
-    return;
+    return 0;
   }
+  std::int64_t lost = 0;
   dispatch_float(from_type, [&]<class From>() {
     dispatch_float(to_type, [&]<class To>() {
       const auto* in = reinterpret_cast<const From*>(from);
       auto* out = reinterpret_cast<To*>(to);
-      for (std::int64_t i = 0; i < count; ++i) out[i] = converted<To>(in[i]);
+      for (std::int64_t i = 0; i < count; ++i) {
+        out[i] = converted<To>(in[i]);
+        lost += is_lost(in[i], out[i]);
+      }
     });
   });
+  return lost;
 }
 
-void convert_transposed(const std::byte* from, DType from_type, std::int64_t rows, std::int64_t columns, std::byte* to,
-                        DType to_type, std::int64_t to_stride) {
+std::int64_t convert_transposed(const std::byte* from, DType from_type, std::int64_t rows, std::int64_t columns,
+                                std::byte* to, DType to_type, std::int64_t to_stride) {
+  std::int64_t lost = 0;
   dispatch_float(from_type, [&]<class From>() {
     dispatch_float(to_type, [&]<class To>() {
-      transpose_elements(reinterpret_cast<const From*>(from), rows, columns, reinterpret_cast<To*>(to), to_stride);
+      lost =
+          transpose_elements(reinterpret_cast<const From*>(from), rows, columns, reinterpret_cast<To*>(to), to_stride);
     });
   });
+  return lost;
+}
+
+void require_finite(std::int64_t lost, std::string_view tensor, DType dtype) {
+  TRIREME_CHECK(lost == 0, ConfigError, "{} has {} that would be infinite in {}. Choose a <dtype> with a larger range",
+                tensor, counted(lost, "finite element"), name_of(dtype));
 }
 
 void fill(std::byte* to, DType dtype, std::int64_t count, double value) {

@@ -82,12 +82,13 @@ class TensorBuilder {
     elements.resize(static_cast<std::size_t>(size_bytes(block)));
     const auto element = static_cast<std::int64_t>(size_of(dtype_));
     const std::int64_t row = part.first - block.first;
-    if (map_.tensors[block.run->tensor].transposed) {
-      convert_transposed(masters_bytes_.data(), stored, part.count, columns, elements.data() + row * element, dtype_,
-                         block.count);
-    } else {
-      convert(masters_bytes_.data(), stored, elements.data() + row * columns * element, dtype_, count);
-    }
+    const MappedTensor& tensor = map_.tensors[block.run->tensor];
+    const std::int64_t lost =
+        tensor.transposed
+            ? convert_transposed(masters_bytes_.data(), stored, part.count, columns, elements.data() + row * element,
+                                 dtype_, block.count)
+            : convert(masters_bytes_.data(), stored, elements.data() + row * columns * element, dtype_, count);
+    require_finite(lost, tensor.name, dtype_);
   }
 
   /// Returns where a block's elements are in its tensor.

@@ -3,10 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <set>
+#include <span>
+#include <utility>
 
+#include "src/base/check.hpp"
 #include "src/base/hash.hpp"
 #include "src/checkpoint/step_writer.hpp"
 #include "src/exchange/elements.hpp"
@@ -42,44 +43,46 @@ void for_each_part(const ParameterSlice& slice, const Visit& visit) {
 
 }  // namespace
 
-std::vector<std::size_t> match(const TensorMap& map, const TensorSource& source, const NameRules& rules) {
+TensorFinder::TensorFinder(const TensorSource& source, const NameRules& rules) : rules_(rules) {
+  for (std::size_t i = 0; i < source.tensors().size(); ++i) by_name_.emplace(source.tensors()[i].name, i);
+}
+
+std::optional<std::size_t> TensorFinder::find(const std::string& name) const {
+  auto found = by_name_.find(name);
+  if (found == by_name_.end()) {
+    for (const std::string& other : rules_.other_names(name)) {
+      if (found == by_name_.end()) found = by_name_.find(other);
+    }
+  }
+  return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+MatchedTensors match(const TensorMap& map, const TensorSource& source, const NameRules& rules) {
   const std::vector<ForeignTensor>& tensors = source.tensors();
-  std::map<std::string_view, std::size_t> by_name;
-  for (std::size_t i = 0; i < tensors.size(); ++i) by_name.emplace(tensors[i].name, i);
+  const TensorFinder finder(source, rules);
   std::set<std::size_t> used;
   std::vector<std::string> problems;
-  const auto find = [&](const std::string& name) {
-    auto found = by_name.find(name);
-    if (found == by_name.end()) {
-      for (const std::string& other : rules.other_names(name)) {
-        if (found == by_name.end()) found = by_name.find(other);
-      }
-    }
-    if (found != by_name.end()) used.insert(found->second);
-    return found;
-  };
-  std::vector<std::size_t> result;
+  MatchedTensors result;
   for (const MappedTensor& wanted : map.tensors) {
-    auto found = find(wanted.name);
-    // A tensor with the same content replaces a missing one.
-    for (const std::string& copy : wanted.copies) {
-      const auto same = find(copy);
-      if (found == by_name.end()) found = same;
-    }
-    if (found == by_name.end()) {
-      problems.push_back(fmt::format("{} {} is missing", wanted.name, to_string(wanted.shape)));
-      continue;
-    }
-    const ForeignTensor& tensor = tensors[found->second];
-    if (!fits(wanted, tensor.shape)) {
-      problems.push_back(
-          fmt::format("{} is {} instead of {}", tensor.name, to_string(tensor.shape), to_string(wanted.shape)));
-    }
-    if (!is_floating(tensor.dtype)) {
-      problems.push_back(
-          fmt::format("{} has the type {}; weights are fp64, fp32, bf16 or fp16", tensor.name, name_of(tensor.dtype)));
-    }
-    result.push_back(found->second);
+    std::vector<std::size_t>& found = result.emplace_back();
+    const auto add = [&](const std::string& name) {
+      const std::optional<std::size_t> index = finder.find(name);
+      if (!index) return;
+      found.push_back(*index);
+      used.insert(*index);
+      const ForeignTensor& tensor = tensors[*index];
+      if (!fits(wanted, tensor.shape)) {
+        problems.push_back(
+            fmt::format("{} is {} instead of {}", tensor.name, to_string(tensor.shape), to_string(wanted.shape)));
+      }
+      if (!is_floating(tensor.dtype)) {
+        problems.push_back(fmt::format("{} has the type {}; weights are fp64, fp32, bf16 or fp16", tensor.name,
+                                       name_of(tensor.dtype)));
+      }
+    };
+    add(wanted.name);
+    for (const std::string& copy : wanted.copies) add(copy);  // replaces a missing one
+    if (found.empty()) problems.push_back(fmt::format("{} {} is missing", wanted.name, to_string(wanted.shape)));
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (used.contains(i) || rules.is_ignored(tensors[i].name)) continue;
@@ -93,7 +96,7 @@ std::vector<std::size_t> match(const TensorMap& map, const TensorSource& source,
                   count > max_listed ? ", beginning with" : "", fmt::join(problems, "\n  "));
 }
 
-ParameterReader::ParameterReader(const TensorMap& map, TensorSource& source, std::vector<std::size_t> tensors)
+ParameterReader::ParameterReader(const TensorMap& map, TensorSource& source, MatchedTensors tensors)
     : map_(map), source_(source), tensors_(std::move(tensors)) {}
 
 std::vector<ParameterSlice> ParameterReader::slices_of(const MappedParameter& parameter, DType dtype,
@@ -111,24 +114,51 @@ std::vector<ParameterSlice> ParameterReader::slices_of(const MappedParameter& pa
 
 /// `part` has rows of the run, or columns.
 ParameterReader::StoredRows ParameterReader::stored_rows(const RowRun& run, const ParameterSlice& part) const {
-  const std::size_t tensor = tensors_[run.tensor];
+  const std::size_t tensor = tensors_[run.tensor].front();
   if (part.of_columns) return {tensor, part.first, part.count, run.count};
   return {tensor, run.foreign_first + (part.first - run.first) * run.foreign_step,
           (part.count - 1) * run.foreign_step + 1, part.parameter->columns};
 }
 
+void ParameterReader::compare(const StoredRows& rows, std::size_t copy) {
+  const ForeignTensor &one = source_.tensors()[rows.tensor], &other = source_.tensors()[copy];
+  const std::int64_t elements = rows.count * rows.columns;
+  const auto in_fp64 = [&](const std::vector<std::byte>& from, DType dtype) {
+    std::vector<std::byte> to(static_cast<std::size_t>(elements) * size_of(DType::fp64));
+    convert(from.data(), dtype, to.data(), DType::fp64, elements);
+    return to;
+  };
+  copy_.resize(static_cast<std::size_t>(elements) * size_of(other.dtype));
+  source_.read(copy, rows.first * rows.columns, copy_);
+  const bool is_same =
+      one.dtype == other.dtype ? copy_ == raw_ : in_fp64(copy_, other.dtype) == in_fp64(raw_, one.dtype);
+  TRIREME_CHECK(is_same, DataError,
+                "{} and {} of {} have different elements, but are one tensor of the model that the configuration "
+                "describes. Where its class allows two, set tie_word_embeddings to false in config.json",
+                one.name, other.name, source_.description());
+}
+
 void ParameterReader::read_run(const RowRun& run, const ParameterSlice& part, DType dtype, std::byte* out) {
   const StoredRows rows = stored_rows(run, part);
-  const DType stored = source_.tensors()[rows.tensor].dtype;
+  const ForeignTensor& tensor = source_.tensors()[rows.tensor];
+  const DType stored = tensor.dtype;
   const std::int64_t row_bytes = rows.columns * static_cast<std::int64_t>(size_of(stored));
   raw_.resize(static_cast<std::size_t>(rows.count * row_bytes));
   source_.read(rows.tensor, rows.first * rows.columns, raw_);
-  if (part.of_columns) return convert_transposed(raw_.data(), stored, rows.count, rows.columns, out, dtype, rows.count);
-  if (run.foreign_step == 1) return convert(raw_.data(), stored, out, dtype, rows.count * rows.columns);
-  const std::int64_t out_bytes = rows.columns * static_cast<std::int64_t>(size_of(dtype));
-  for (std::int64_t row = 0; row < part.count; ++row) {
-    convert(raw_.data() + row * run.foreign_step * row_bytes, stored, out + row * out_bytes, dtype, rows.columns);
+  for (const std::size_t copy : std::span(tensors_[run.tensor]).subspan(1)) compare(rows, copy);
+  std::int64_t lost = 0;
+  if (part.of_columns) {
+    lost = convert_transposed(raw_.data(), stored, rows.count, rows.columns, out, dtype, rows.count);
+  } else if (run.foreign_step == 1) {
+    lost = convert(raw_.data(), stored, out, dtype, rows.count * rows.columns);
+  } else {
+    const std::int64_t out_bytes = rows.columns * static_cast<std::int64_t>(size_of(dtype));
+    for (std::int64_t row = 0; row < part.count; ++row) {
+      lost +=
+          convert(raw_.data() + row * run.foreign_step * row_bytes, stored, out + row * out_bytes, dtype, rows.columns);
+    }
   }
+  require_finite(lost, tensor.name, dtype);
 }
 
 std::int64_t ParameterReader::prefetch(const ParameterSlice& slice) {
@@ -168,7 +198,7 @@ void ParameterReader::read(const MappedParameter& parameter, DType dtype, std::v
   read(slices_of(parameter, dtype, all_bytes).front(), dtype, out);
 }
 
-void import_weights(TensorSource& source, const TensorMap& map, const std::vector<std::size_t>& tensors, DType master,
+void import_weights(TensorSource& source, const TensorMap& map, const MatchedTensors& tensors, DType master,
                     checkpoint::Store& store, Communicator& world, const checkpoint::RunDescription& description,
                     const std::string& source_digest, const ImportSizes& sizes) {
   const auto element = static_cast<std::int64_t>(size_of(master));

@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/checkpoint/state.hpp"
@@ -24,9 +27,25 @@ struct NameRules {
   std::function<bool(const std::string&)> is_ignored = [](const std::string&) { return false; };
 };
 
-/// Returns the indices in a source of the tensors of `map`. Throws one DataError that lists all that are missing,
-/// extra, of another shape or not of a floating-point type.
-std::vector<std::size_t> match(const TensorMap& map, const TensorSource& source, const NameRules& rules);
+/// Finds tensors of a source by their names, or else by others.
+class TensorFinder {
+ public:
+  /// `source` and `rules` must outlive it.
+  TensorFinder(const TensorSource& source, const NameRules& rules);
+  /// Returns the index of a tensor; empty if there is none.
+  std::optional<std::size_t> find(const std::string& name) const;
+
+ private:
+  const NameRules& rules_;
+  std::map<std::string_view, std::size_t> by_name_;
+};
+
+/// For each tensor of a map, the indices in a source of the one that is read, and of others with the same content.
+using MatchedTensors = std::vector<std::vector<std::size_t>>;
+
+/// Finds the tensors of `map`. Throws one DataError that lists all that are missing, extra, of another shape or not of
+/// a floating-point type.
+MatchedTensors match(const TensorMap& map, const TensorSource& source, const NameRules& rules);
 
 /// Some rows of a parameter [rows, columns], or some of its columns if its tensor is transposed.
 struct ParameterSlice {
@@ -40,11 +59,12 @@ struct ParameterSlice {
 class ParameterReader {
  public:
   /// `map` and `source` must outlive it. `tensors` is the result of `match`.
-  ParameterReader(const TensorMap& map, TensorSource& source, std::vector<std::size_t> tensors);
+  ParameterReader(const TensorMap& map, TensorSource& source, MatchedTensors tensors);
   /// Divides a parameter into slices, in the order of its tensors: whole rows or columns of at most `slice_bytes` in
   /// `dtype`, but at least one.
   std::vector<ParameterSlice> slices_of(const MappedParameter& parameter, DType dtype, std::int64_t slice_bytes) const;
-  /// Reads the elements of a slice, [rows, columns], converted to `dtype`, fp64 or fp32. Overwrites `out`.
+  /// Reads the elements of a slice, [rows, columns], converted to `dtype`, fp64 or fp32. Overwrites `out`. DataError if
+  /// copies of a tensor differ there, ConfigError if `dtype` cannot hold an element.
   void read(const ParameterSlice& slice, DType dtype, std::vector<std::byte>& out);
   /// Reads the elements of a full parameter.
   void read(const MappedParameter& parameter, DType dtype, std::vector<std::byte>& out);
@@ -60,11 +80,13 @@ class ParameterReader {
     std::int64_t columns = 0;  // elements of each
   };
   StoredRows stored_rows(const RowRun& run, const ParameterSlice& part) const;
+  /// Throws DataError if these rows of a copy differ from `raw_`.
+  void compare(const StoredRows& rows, std::size_t copy);
   void read_run(const RowRun& run, const ParameterSlice& part, DType dtype, std::byte* out);
   const TensorMap& map_;
   TensorSource& source_;
-  std::vector<std::size_t> tensors_;
-  std::vector<std::byte> raw_;
+  MatchedTensors tensors_;
+  std::vector<std::byte> raw_, copy_;
 };
 
 struct ImportSizes {
@@ -77,7 +99,7 @@ struct ImportSizes {
 /// Collective: the ranks of `world` read and write equal shares of the bytes. A rank holds one slice at a time, and its
 /// source. The step becomes the latest one, or nothing changes (see write_step). `source_digest` identifies the
 /// source's content: an import with the same digest resumes one that was killed. Empty: it starts anew.
-void import_weights(TensorSource& source, const TensorMap& map, const std::vector<std::size_t>& tensors, DType master,
+void import_weights(TensorSource& source, const TensorMap& map, const MatchedTensors& tensors, DType master,
                     checkpoint::Store& store, Communicator& world, const checkpoint::RunDescription& description,
                     const std::string& source_digest = {}, const ImportSizes& sizes = {});
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,10 +29,12 @@ struct FixedSetting {
 
 struct MapOptions {
   std::optional<RotaryLayout> rotary = {};  ///< layout of queries and keys; empty: that of the class
-  /// Rows of the tensors that have one for each token; 0: the model's vocabulary. If there are more, the last are
-  /// padding and left out. A BERT may have fewer: its further tokens are never predicted (their bias is -10000).
-  std::int64_t vocabulary_rows = 0;
+  /// If there are more than tokens of the model, the last are padding and left out. A BERT may have fewer: its further
+  /// tokens are never predicted (their bias is -10000).
+  TokenRows vocabulary_rows = {};
   bool writes_copies = false;  ///< also maps tensors that repeat others, for an export
+  /// Returns whether the files of an import have a tensor. Without it, for an export, they have those of the class.
+  std::function<bool(const std::string&)> has_tensor = {};
 };
 
 /// A model class of transformers.
@@ -65,7 +68,8 @@ struct ModelClass {
   std::vector<std::pair<std::string_view, std::string_view>> fused = {};
   std::vector<std::string_view> buffers = {};   ///< suffixes of tensors that are not weights
   std::string_view fuller = {};                 ///< class that counts instead if the files have all of its tensors
-  std::vector<std::string_view> left_out = {};  ///< weights of a head that no model here has; import leaves them out
+  std::vector<std::string_view> left_out = {};  ///< weights that no model here has; import leaves them out
+  std::string_view exported_as = {};            ///< class of an export, if the head is one of those weights
 };
 
 /// Returns all classes, in the order of the families.

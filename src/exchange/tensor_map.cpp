@@ -17,6 +17,7 @@ TensorMapBuilder::TensorMapBuilder(const model::ModelConfig& config) : config_(c
     mapped.shape = parameter.shape;
     mapped.role = parameter.role;
     const bool is_vector = parameter.shape.rank() < 2 || parameter.role == parallel::ParameterRole::bias;
+    mapped.is_vector = is_vector;
     mapped.columns = is_vector ? 1 : parameter.shape.back();
     mapped.offset = parameter.role == parallel::ParameterRole::centred_norm_weight ? 1 : 0;
     map_.parameters.push_back(std::move(mapped));
@@ -53,20 +54,20 @@ void TensorMapBuilder::transposed(const std::string& name, const std::string& fo
       {.count = count, .tensor = tensor({.name = foreign, .shape = {mapped.columns, count}, .transposed = true})});
 }
 
-void TensorMapBuilder::tokens(const std::string& name, const std::string& foreign, std::int64_t rows,
+void TensorMapBuilder::tokens(const std::string& name, const std::string& foreign, const TokenRows& rows,
                               std::vector<std::string> copies, std::optional<double> added_value) {
   MappedParameter& mapped = parameter(name);
   const std::int64_t vocabulary = config_.vocabulary;
-  if (rows == 0) rows = vocabulary;
-  TRIREME_CHECK(rows >= vocabulary || added_value, ConfigError,
-                "the tensors have {} tokens, fewer than the {} of the vocabulary", rows, vocabulary);
-  const std::int64_t common = std::min(rows, vocabulary);
+  const std::int64_t all = rows.all == 0 ? vocabulary : rows.all, used = rows.used == 0 ? all : rows.used;
+  TRIREME_CHECK(used >= vocabulary || added_value, ConfigError,
+                "the tensors have {} tokens, fewer than the {} of the vocabulary", used, vocabulary);
+  const std::int64_t common = std::min(used, vocabulary);
   mapped.added_rows = vocabulary - common;
   mapped.added_value = added_value.value_or(0);
   run(name,
       {.count = common,
        .tensor = tensor(
-           {.name = foreign, .shape = mapped.shape_of(rows), .padded = rows > common, .copies = std::move(copies)})});
+           {.name = foreign, .shape = mapped.shape_of(all), .padded = all > common, .copies = std::move(copies)})});
 }
 
 void TensorMapBuilder::again(const std::string& name, const std::string& foreign) {

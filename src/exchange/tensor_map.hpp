@@ -28,7 +28,8 @@ struct RowRun {
 struct MappedParameter {
   std::string name;  ///< as in checkpoints, without "model/"
   Shape shape;
-  std::int64_t columns = 1;     ///< inputs of a matrix; 1 for norms, and for biases of any shape
+  std::int64_t columns = 1;     ///< inputs of a matrix; 1 for vectors
+  bool is_vector = false;       ///< norms, and biases of any shape
   std::vector<RowRun> runs;     ///< ascending; they cover every row once, except for `added_rows`
   double offset = 0;            ///< elements of the tensor minus those of the parameter: 1 if it is stored around 1
   std::int64_t added_rows = 0;  ///< rows at the end that no tensor has; their elements are `added_value`
@@ -41,7 +42,7 @@ struct MappedParameter {
 
   std::int64_t rows() const { return shape.numel() / columns; }
   /// Shape of a tensor of `count` of its rows.
-  Shape shape_of(std::int64_t count) const { return columns == 1 ? Shape{count} : Shape{count, columns}; }
+  Shape shape_of(std::int64_t count) const { return is_vector ? Shape{count} : Shape{count, columns}; }
 };
 
 struct MappedTensor {
@@ -49,7 +50,7 @@ struct MappedTensor {
   Shape shape;                           ///< [rows, columns], transposed [columns, rows], or [rows] for a vector
   bool transposed = false;               ///< like GPT-2's linear layers (Conv1D); corresponds to a full parameter
   bool padded = false;                   ///< may have further rows, which are ignored
-  std::vector<std::string> copies = {};  ///< optional tensors with the same content
+  std::vector<std::string> copies = {};  ///< optional tensors with the same content, which an import compares
 
   std::int64_t rows() const { return transposed ? shape[1] : shape[0]; }
   std::int64_t columns() const { return shape.rank() < 2 ? 1 : transposed ? shape[0] : shape[1]; }
@@ -64,6 +65,14 @@ struct TensorMap {
 /// Pairs of a head's channels that rotate together. halves: i and i + d / 2, as here and in Hugging Face's models.
 /// interleaved: 2 i and 2 i + 1, as in Meta's files.
 enum class RotaryLayout { halves, interleaved };
+
+/// Rows of the tensors that have one for each token.
+struct TokenRows {
+  // NOLINTNEXTLINE(google-explicit-constructor): a number of rows is enough where all are tokens
+  TokenRows(std::int64_t all = 0, std::int64_t used = 0) : all(all), used(used) {}
+  std::int64_t all = 0;   ///< 0: the model's vocabulary
+  std::int64_t used = 0;  ///< those before the padding; 0: all
+};
 
 /// Builds a map parameter by parameter. `finish` rejects an incomplete one.
 class TensorMapBuilder {
@@ -84,10 +93,9 @@ class TensorMapBuilder {
   void transposed(const std::string& parameter, const std::string& tensor);
   /// Maps rows [first, first + count) of `parameter` to one new tensor.
   void rows(const std::string& parameter, std::int64_t first, std::int64_t count, const std::string& tensor);
-  /// Maps a parameter with one row for each token to the first rows of a new tensor of `rows` rows; 0: the vocabulary.
-  /// If the tensor has fewer, the parameter's last rows are `added_value`; ConfigError without one. `copies` as in
-  /// MappedTensor.
-  void tokens(const std::string& parameter, const std::string& tensor, std::int64_t rows,
+  /// Maps a parameter with one row for each token to the first rows of a new tensor. If the tensor uses fewer, the
+  /// parameter's last rows are `added_value`; ConfigError without one. `copies` as in MappedTensor.
+  void tokens(const std::string& parameter, const std::string& tensor, const TokenRows& rows,
               std::vector<std::string> copies, std::optional<double> added_value = {});
   /// Maps all of a parameter once more, to a new tensor like the one that has it: for maps that are only exported.
   void again(const std::string& parameter, const std::string& tensor);

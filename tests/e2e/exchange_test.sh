@@ -103,6 +103,16 @@ check "without its head it is a BertModel" grep -q '"BertModel"' bert_tokens-out
 cp "$fixtures/bert/model.safetensors" bert_masked-out/
 done_by 1 checkpoint import --input bert_masked-out --output bert_full --no-tokenizer
 check "all tensors of a pretrained BERT are taken" [ "$(grep -c 'initial weights' err)" = 0 ]
+cp -r "$fixtures/bert_base" bert_pooled
+sed -i 's/BertModel/BertForTokenClassification/' bert_pooled/config.json
+done_by 1 checkpoint import --input bert_pooled --output bert_pooled-ours --no-tokenizer
+check "a pooler is taken where it is there" grep -q "initial weights: mlm, sop" err
+# The last 7 of the 19 rows are padding: the tokens that the tokenizer adds get rows of their own, which no export has.
+done_by 1 checkpoint import --input families.in/bert --output bert_cut --vocab-size 12
+done_by 1 checkpoint export --load bert_cut --output bert_cut-out
+check "a BERT without padding has its tokens" grep -q '"vocab_size": 12,' bert_cut-out/config.json
+refused 2 "--vocab-size 11 is less than the 12 tokens of the tokenizer" 1 checkpoint import --input families.in/bert --output none --vocab-size 11
+refused 2 "--eod-token [SEP]: only a BPE or Unigram" 1 checkpoint import --input families.in/bert --output none --eod-token "[SEP]"
 
 # Weights of torch.save, in several files.
 done_by 2 checkpoint import --input "$fixtures/gpt2_pickled" --output pickled --no-tokenizer

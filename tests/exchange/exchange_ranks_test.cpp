@@ -96,7 +96,8 @@ model::ModelConfig config_of(std::string_view model_class) {
 /// Tensors whose elements are a formula of name and index.
 class FormulaSource final : public TensorSource {
  public:
-  FormulaSource(const TensorMap& map, DType dtype) : tensors_(tensors_of(map, dtype)) {}
+  FormulaSource(const TensorMap& map, DType dtype, double factor = 1)
+      : tensors_(tensors_of(map, dtype)), factor_(factor) {}
   std::string description() const override { return "formula"; }
   const std::vector<ForeignTensor>& tensors() const override { return tensors_; }
   void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override {
@@ -105,13 +106,14 @@ class FormulaSource final : public TensorSource {
       for (std::size_t i = 0; i < out.size() / sizeof(T); ++i) {
         const std::uint64_t index = static_cast<std::uint64_t>(first) + i;
         const auto value = static_cast<double>(splitmix64(fnv1a(tensors_[tensor].name), index) % 255) / 64 - 2;
-        elements[i] = static_cast<T>(static_cast<float>(value));
+        elements[i] = static_cast<T>(static_cast<float>(factor_ * value));
       }
     });
   }
 
  private:
   std::vector<ForeignTensor> tensors_;
+  double factor_;
 };
 
 checkpoint::RunDescription description_of() { return {0, Attributes{{"model.kind", "x"}}, {{"tokenizer", "blob"}}}; }
@@ -126,8 +128,9 @@ constexpr ExportSizes small{.slice_bytes = small_slices, .transposed_bytes = 500
 
 /// Model of a class, imported from a formula's weights as a step in a folder of this test.
 struct ImportedStep {
-  explicit ImportedStep(const char* model_class, const model::ModelConfig& config, DType dtype = DType::fp32)
-      : map(tensor_map(model_class_from(model_class), config)), source(map, dtype) {
+  explicit ImportedStep(const char* model_class, const model::ModelConfig& config, DType dtype = DType::fp32,
+                        double factor = 1)
+      : map(tensor_map(model_class_from(model_class), config)), source(map, dtype, factor) {
     import_weights(source, map, match(map, source, {}), DType::fp32, store, world(), description_of(), "",
                    {.slice_bytes = small_slices, .file_bytes = 1000});
     step = checkpoint::open_checkpoint(store, world());
@@ -272,6 +275,18 @@ TEST(Exchange, ADamagedParameterLeavesNoFile) {
   }
   for (std::size_t file = 0; file < destination.files().size(); ++file) {
     EXPECT_EQ(std::filesystem::exists(output + "/" + destination.file_name(file)), file < damaged_file);
+  }
+}
+
+TEST(Exchange, AnExportRefusesElementsBeyondItsType) {
+  for (const char* model_class : {"LlamaForCausalLM", "GPT2LMHeadModel"}) {  // the latter transposes
+    ImportedStep imported(model_class, config_of(model_class), DType::fp32, 1e5);
+    auto& [folder, map, source, store, step, output] = imported;
+    io::SafetensorsOutput destination(output, tensors_of(map, DType::fp16), 1 << 20, "a");
+    EXPECT_THAT(message_of([&] { export_weights(*step, map, DType::fp16, destination, world(), small); }),
+                HasSubstr("that would be infinite in fp16"));
+    world().barrier();
+    EXPECT_TRUE(std::filesystem::is_empty(output));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <tuple>
 
 #include "src/exchange/export.hpp"
 #include "src/exchange/import.hpp"
@@ -290,6 +291,25 @@ TEST(ModelClass, PartsOfABertThatFilesLackHaveInitialWeights) {
           << tensor.name;
     }
   }
+}
+
+TEST(ModelClass, PartsOfABertAreThoseOfItsFiles) {
+  for (const auto& [name, there, lacking] :
+       {std::tuple("BertForMaskedLM", "bert.pooler.dense.weight", std::set<std::string>{"sop"}),
+        {"BertForTokenClassification", "bert.pooler.dense.weight", {"mlm", "sop"}},
+        {"BertModel", "cls.seq_relationship.weight", {"mlm", "pooler"}}}) {
+    model::ModelConfig config = class_defaults(model_class_from(name));
+    config.layers = 1;
+    config.vocabulary = 40;
+    const TensorMap map = tensor_map(model_class_from(name), config,
+                                     {.has_tensor = [there](const std::string& tensor) { return tensor == there; }});
+    std::set<std::string> parts;
+    for (const MappedParameter& parameter : map.parameters) {
+      if (parameter.is_initial) parts.insert(parameter.name.substr(0, parameter.name.find('.')));
+    }
+    EXPECT_EQ(parts, lacking) << name;
+  }
+  EXPECT_THAT(model_class_from("BertForQuestionAnswering").left_out, testing::Contains("bert.pooler.dense.bias"));
 }
 
 TEST(ModelClass, HasOwnKeysOfKnownFields) {

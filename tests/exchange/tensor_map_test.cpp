@@ -21,7 +21,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Tensors whose elements count up from 0 across all tensors.
+/// Tensors whose elements count up from 0 across all tensors, or in each tensor, times a factor.
 class CountingSource final : public TensorSource {
  public:
   explicit CountingSource(std::vector<ForeignTensor> tensors) : tensors_(std::move(tensors)) {}
@@ -29,13 +29,18 @@ class CountingSource final : public TensorSource {
   const std::vector<ForeignTensor>& tensors() const override { return tensors_; }
   void read(std::size_t tensor, std::int64_t first, std::span<std::byte> out) override {
     std::int64_t base = first;
-    for (std::size_t i = 0; i < tensor; ++i) base += tensors_[i].shape.numel();
-    for (std::size_t i = 0; i < out.size() / sizeof(float); ++i) {
-      const auto value = static_cast<float>(base + static_cast<std::int64_t>(i));
-      std::memcpy(out.data() + i * sizeof value, &value, sizeof value);
-    }
+    for (std::size_t i = 0; i < tensor && !are_alike_; ++i) base += tensors_[i].shape.numel();
+    dispatch_float(tensors_[tensor].dtype, [&]<class T>() {
+      for (std::size_t i = 0; i < out.size() / sizeof(T); ++i) {
+        const auto value = static_cast<T>(
+            static_cast<Accumulation<T>>(factor_ * static_cast<double>(base + static_cast<std::int64_t>(i))));
+        std::memcpy(out.data() + i * sizeof value, &value, sizeof value);
+      }
+    });
   }
   std::vector<ForeignTensor> tensors_;
+  bool are_alike_ = false;
+  double factor_ = 1;
 };
 
 std::vector<float> rows_of(const TensorMap& map, TensorSource& source, const std::string& name, std::int64_t first,
@@ -73,8 +78,9 @@ TEST(Elements, AreRoundedOnceFromFp64To16Bits) {
   const double tie = 1 + 0x1p-8;  // between 1 and the next bf16
   const std::vector<double> values{tie + 0x1p-40, tie - 0x1p-40, tie, -tie - 0x1p-40, 1e300, 0x1p-140};
   std::vector<bf16> rounded(values.size());
-  convert(std::as_bytes(std::span(values)).data(), DType::fp64, std::as_writable_bytes(std::span(rounded)).data(),
-          DType::bf16, std::ssize(values));
+  const std::int64_t lost = convert(std::as_bytes(std::span(values)).data(), DType::fp64,
+                                    std::as_writable_bytes(std::span(rounded)).data(), DType::bf16, std::ssize(values));
+  EXPECT_EQ(lost, 1);
   std::vector<float> back;
   for (const bf16 value : rounded) back.push_back(static_cast<float>(value));
   const float infinity = std::numeric_limits<float>::infinity();
@@ -156,6 +162,10 @@ TEST(TensorMap, PaddedRowsAreLeftOutAndBertsMissingOnesAreNeverPredicted) {
   CountingSource bert(tensors_of(added, DType::fp32));
   EXPECT_THAT(rows_of(added, bert, "emb.word", 2, 2), ElementsAre(4, 5, 0, 0));
   EXPECT_THAT(rows_of(added, bert, "mlm.out.bias", 3, 1), ElementsAre(-10000));
+  const TensorMap both =
+      tensor_map(model_class_from("BertForPreTraining"), config, {.vocabulary_rows = TokenRows(4, 3)});
+  CountingSource larger(tensors_of(both, DType::fp32));
+  EXPECT_THAT(rows_of(both, larger, "emb.word", 2, 2), ElementsAre(4, 5, 0, 0));
   EXPECT_THAT(
       message_of([&] { tensor_map(model_class_from("LlamaForCausalLM"), small_llama(), {.vocabulary_rows = 3}); }),
       HasSubstr("the tensors have 3 tokens, fewer than the 5"));
@@ -172,6 +182,39 @@ TEST(TensorMap, OneErrorListsEveryTensorThatDoesNotFit) {
                     HasSubstr("model.layers.0.input_layernorm.weight [8] is missing"),
                     HasSubstr("model.layers.7.input_layernorm.weight [8] is not part of the model"),
                     HasSubstr("has the type int32")));
+}
+
+TEST(TensorMap, CopiesOfATensorMustBeEqual) {
+  model::ModelConfig config = small_llama();
+  config.tied_output = true;
+  const TensorMap map = tensor_map(model_class_from("LlamaForCausalLM"), config);
+  CountingSource source(tensors_of(map, DType::fp32));
+  source.tensors_.push_back({"lm_head.weight", DType::bf16, {5, 8}});
+  source.are_alike_ = true;
+  EXPECT_EQ(rows_of(map, source, "wte", 1, 1).front(), 8);
+  source.are_alike_ = false;
+  EXPECT_THAT(message_of<DataError>([&] { rows_of(map, source, "wte", 1, 1); }),
+              AllOf(HasSubstr("model.embed_tokens.weight and lm_head.weight of the source have different elements"),
+                    HasSubstr("tie_word_embeddings")));
+  source.tensors_.back().shape = {4, 8};
+  EXPECT_THAT(message_of<DataError>([&] { match(map, source, {}); }), HasSubstr("lm_head.weight is [4, 8] instead of"));
+}
+
+TEST(TensorMap, ElementsBeyondTheTypeOfTheMastersAreRefused) {
+  const TensorMap map = tensor_map(model_class_from("LlamaForCausalLM"), small_llama());
+  CountingSource source(tensors_of(map, DType::fp64));
+  source.factor_ = 1e37;
+  EXPECT_EQ(rows_of(map, source, "wte", 0, 1).at(3), 3e37f);
+  EXPECT_THAT(message_of<ConfigError>([&] { rows_of(map, source, "wte", 4, 1); }),
+              HasSubstr("model.embed_tokens.weight has 5 finite elements that would be infinite in fp32"));
+}
+
+TEST(TensorMap, MatricesOfOneColumnAreNoVectors) {
+  model::ModelConfig config = small_llama();
+  config.ffn_hidden = 1;
+  const TensorMap map = tensor_map(model_class_from("LlamaForCausalLM"), config);
+  const auto down = std::ranges::find(map.tensors, "model.layers.0.mlp.down_proj.weight", &MappedTensor::name);
+  EXPECT_EQ(down->shape, (Shape{8, 1}));
 }
 
 TEST(TensorMap, NamesOfOlderFilesAreFound) {

@@ -8,7 +8,7 @@ using model::ModelOutput;
 /// Logit for which the probability of a token is 0 in every type.
 constexpr double never = -10000;
 
-/// Parts of a pretrained model that the tensors of a class have besides the layers.
+/// Parts of a pretrained model that the tensors of a class or of files have besides the layers.
 struct Parts {
   bool pooler = true;  ///< dense layer over the first position
   bool tokens = true;  ///< the head that predicts tokens
@@ -60,10 +60,19 @@ TensorMap map_parts(const model::ModelConfig& config, const MapOptions& options,
   return map.finish();
 }
 
-/// Tensors of the model without any head lack the prefix.
+/// Maps the parts of a class, and further ones that files have. Tensors of the model without any head lack the prefix;
+/// its files may lack the pooler.
 template <bool pooler, bool tokens, bool order>
 TensorMap map_bert(const model::ModelConfig& config, const MapOptions& options) {
-  return map_parts(config, options, {pooler, tokens, order, pooler && !tokens ? "" : "bert."});
+  constexpr bool is_base = pooler && !tokens;
+  const std::string base = is_base ? "" : "bert.";
+  const auto has = [&](const std::string& tensor) { return options.has_tensor && options.has_tensor(tensor); };
+  const bool needs_pooler = pooler && !(is_base && options.has_tensor);
+  return map_parts(config, options,
+                   {.pooler = needs_pooler || has(base + "pooler.dense.weight"),
+                    .tokens = tokens || has("cls.predictions.transform.dense.weight"),
+                    .order = order || has("cls.seq_relationship.weight"),
+                    .base = base});
 }
 
 template <ModelOutput output>
@@ -101,13 +110,16 @@ std::vector<ModelClass> bert_family() {
   ModelClass tokens = bert_class<ModelOutput::pretraining>("BertForTokenClassification");
   tokens.map = map_bert<false, false, false>;
   tokens.left_out = {"classifier.weight", "classifier.bias"};
+  tokens.exported_as = base.name;
+  ModelClass spans = bert_class<ModelOutput::spans>("BertForQuestionAnswering");
+  spans.left_out = {"bert.pooler.dense.weight", "bert.pooler.dense.bias"};  // parts of older files without effect
   return {bert_class<ModelOutput::pretraining>("BertForPreTraining"),
           masked,
           base,
           tokens,
           bert_class<ModelOutput::classes>("BertForSequenceClassification"),
           bert_class<ModelOutput::choices>("BertForMultipleChoice"),
-          bert_class<ModelOutput::spans>("BertForQuestionAnswering")};
+          spans};
 }
 
 }  // namespace trireme::exchange

@@ -127,19 +127,24 @@ TEST_F(RemediesOfFiles, OfGenerationLeadToATextThatContinues) {
 TEST_F(RemediesOfFiles, OfOtherCommandsLeadToTheirResults) {
   std::filesystem::create_directory("nothing");
   std::filesystem::create_directory("several");
-  std::filesystem::create_directory("small");
+  for (const char* folder : {"small", "torn"}) std::filesystem::create_directory(folder);
   expect_done("$MORE --metrics-file several/a.jsonl");
   expect_done("$MORE --metrics-file several/b.jsonl");
   for (const char* name : {"config.json", "model.safetensors"}) {
-    std::filesystem::copy_file(std::string(TRIREME_FIXTURES "/huggingface/gpt2/") + name, std::string("small/") + name);
+    for (const std::string folder : {"small/", "torn/"}) {
+      std::filesystem::copy_file(std::string(TRIREME_FIXTURES "/huggingface/gpt2/") + name, folder + name);
+    }
   }
   std::filesystem::copy_file(TRIREME_FIXTURES "/tasks/model/tokenizer.json", "small/tokenizer.json");
+  write("torn/tokenizer.json", "{");
   write("class/config.json", "{\"architectures\": [\"FooForCausalLM\"]}");
   expect_followed({
       {"name another --output", "$IMPORT saved --input FIXTURES/huggingface/gpt2",
        "$IMPORT imported --input FIXTURES/huggingface/gpt2"},
       {"it is another model's. Try --no-tokenizer", "checkpoint import --input small --output imported2",
        "$IMPORT imported2 --input small"},
+      {"Try --no-tokenizer, which takes ids as they are", "checkpoint import --input torn --output imported4",
+       "$IMPORT imported4 --input torn"},
       {"is not supported. Try one of", "$IMPORT imported3 --input class",
        "$IMPORT imported3 --input FIXTURES/huggingface/gpt2"},
       {"--cluster must be given: one of", "$PLAN", "$PLAN --cluster cpu"},

@@ -106,7 +106,7 @@ ExportedModel exported_model(const Attributes& attributes, const data::Tokenizer
   } else {
     exchange::merge_adapters(result.map, adapters);
   }
-  if (map.vocabulary_rows > 0) model.config.vocabulary = map.vocabulary_rows;
+  if (map.vocabulary_rows.all > 0) model.config.vocabulary = map.vocabulary_rows.all;
   put_special_ids(tokenizer, model);
   model.labels = class_names_of(attributes);
   return result;

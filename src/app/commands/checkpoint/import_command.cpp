@@ -119,17 +119,20 @@ int checkpoint_import_command(const CommandLine& line) {
   options.require({"input", "output"});
   if (!line.read(options)) return 0;
 
+  TRIREME_CHECK(!o.without_tokenizer || o.end_of_document.empty(), ConfigError,
+                "--eod-token {} is a token of the tokenizer that --no-tokenizer leaves out", o.end_of_document);
   const auto world = line.environment().make_world();
   check_same_options(*world, options);
   const Timer timer;
   ImportInput input;
-  std::vector<std::size_t> tensors;
+  exchange::MatchedTensors tensors;
   checkpoint::RunDescription description;
   std::unique_ptr<io::CheckpointStore> store;
   collectively(*world, [&] {
     input = open(o);
     if (!o.adapter.empty()) add_adapter(o.adapter, input);
     tensors = exchange::match(input.map, *input.source, input.rules);
+    for (const std::string& note : input.notes) log::info("{}", note);
     settle_tokenizer(o, input, world->rank() == 0);
     description = description_of(input, dtype);
     store = std::make_unique<io::CheckpointStore>(output);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "io/huggingface/config_json.hpp"
@@ -16,6 +17,7 @@
 #include "src/app/job/task_classes.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
+#include "src/data/tokenizer/wordpiece_tokenizer.hpp"
 #include "src/exchange/fused_experts.hpp"
 #include "src/exchange/llmc.hpp"
 #include "src/exchange/model_class.hpp"
@@ -26,6 +28,16 @@ namespace {
 std::string folder_of(const std::string& file) {
   const std::size_t slash = file.rfind('/');
   return slash == file.npos ? "." : file.substr(0, slash);
+}
+
+/// Reads the tokenizer in a folder. Null if there is none, or it is not wanted.
+std::unique_ptr<data::Tokenizer> tokenizer_in(const std::string& folder, const ImportOptions& options) {
+  if (options.without_tokenizer) return nullptr;
+  try {
+    return io::read_tokenizer_of(folder, options.end_of_document);
+  } catch (const DataError& error) {
+    throw DataError("{}. Try --no-tokenizer, which takes ids as they are", error.what());
+  }
 }
 
 /// Sets the number of tokens, of which the tensors have `rows`.
@@ -41,19 +53,33 @@ void set_origin(ImportInput& result, const char* format, std::string_view model_
   result.attributes.put("import.class", model_class);
 }
 
-/// Logs the parts of a model that no tensor has, and those that no model here has.
-void log_parts(const exchange::TensorMap& map, const exchange::ModelClass& model_class) {
+/// Notes the parts of a model that no tensor has, and the tensors that no model here has.
+void note_parts(const exchange::ModelClass& model_class, ImportInput& result) {
   std::set<std::string> parts;
-  for (const exchange::MappedParameter& parameter : map.parameters) {
+  for (const exchange::MappedParameter& parameter : result.map.parameters) {
     if (parameter.is_initial) parts.insert(parameter.name.substr(0, parameter.name.find('.')));
   }
   if (!parts.empty()) {
-    log::info("{} lacks parts of a pretrained BERT, which get initial weights: {}", model_class.name,
-              fmt::join(parts, ", "));
+    result.notes.push_back(fmt::format("{} lacks parts of a pretrained BERT, which get initial weights: {}",
+                                       model_class.name, fmt::join(parts, ", ")));
   }
-  if (!model_class.left_out.empty()) {
-    log::info("the head of {} is left out: {}", model_class.name, fmt::join(model_class.left_out, ", "));
+  std::vector<std::string_view> left_out;
+  std::ranges::copy_if(model_class.left_out, std::back_inserter(left_out), [&](std::string_view name) {
+    return std::ranges::count(result.source->tensors(), name, &exchange::ForeignTensor::name) > 0;
+  });
+  if (!left_out.empty()) {
+    result.notes.push_back(fmt::format("tensors of {} that no model here has are left out: {}", model_class.name,
+                                       fmt::join(left_out, ", ")));
   }
+}
+
+/// Returns the number of ids without those that BERT's tokenizer adds to its vocabulary.
+std::int64_t own_ids(const data::Tokenizer& tokenizer) {
+  const std::int64_t all = tokenizer.vocabulary_size();
+  if (tokenizer.name() != "wordpiece") return data::needed_ids(tokenizer.name(), tokenizer.payload(), all);
+  std::vector<std::string> tokens = data::wordpiece_from_payload(tokenizer.payload()).tokens;
+  while (tokens.back() == "[BOS]" || tokens.back() == "[EOS]") tokens.pop_back();
+  return std::ssize(tokens);
 }
 
 /// Returns the special ids of config.json that are in the vocabulary.
@@ -85,7 +111,7 @@ ImportInput open_huggingface(const ImportOptions& options) {
   }
   result.source = exchange::with_single_experts(std::move(source));
   result.config = model.config;
-  if (!options.without_tokenizer) result.tokenizer = io::read_tokenizer_of(folder, options.end_of_document);
+  result.tokenizer = tokenizer_in(folder, options);
   result.special = special_ids_of(model);
   if (!result.tokenizer) io::read_generation_config(folder, model.config.vocabulary, result.special);
 
@@ -93,20 +119,30 @@ ImportInput open_huggingface(const ImportOptions& options) {
   exchange::take_modules(model.ahead_depths, *result.source, config);
   const std::int64_t rows = config.vocabulary;
   set_vocabulary(result, options.vocabulary.value_or(rows), rows, options);
-  // BERT's tokenizer adds [BOS] and [EOS] to the vocabulary.
+  const exchange::TokenRows token_rows(rows, config.vocabulary);
+  if (config.is_bert()) result.attributes.put("import.vocabulary", config.vocabulary);  // an export has as many
   if (config.is_bert() && result.tokenizer) {
-    config.vocabulary = std::max(config.vocabulary, result.tokenizer->vocabulary_size());
+    const std::int64_t own = own_ids(*result.tokenizer);
+    TRIREME_CHECK(own <= config.vocabulary || !options.vocabulary, ConfigError,
+                  "--vocab-size {} is less than the {} tokens of the tokenizer beside {}", config.vocabulary, own,
+                  input);
+    // The tokenizer adds [BOS] and [EOS]; one of more tokens than the model is refused later.
+    if (own <= config.vocabulary) config.vocabulary = std::max(config.vocabulary, result.tokenizer->vocabulary_size());
   }
   const auto map_as = [&](const exchange::ModelClass& model_class) {
-    result.map = exchange::tensor_map(model_class, config, {.rotary = model.rotary, .vocabulary_rows = rows});
     result.rules.other_names = [&model_class](const std::string& name) {
       return exchange::other_names(model_class, name);
     };
     result.rules.is_ignored = [&left_out = model_class.left_out](const std::string& name) {
       return exchange::is_buffer(name) || std::ranges::find(left_out, name) != left_out.end();
     };
-    // Without its head, a model is exported as the base of its class.
-    set_origin(result, "huggingface", model_class.left_out.empty() ? model_class.name : "BertModel");
+    const exchange::TensorFinder finder(*result.source, result.rules);
+    result.map = exchange::tensor_map(
+        model_class, config,
+        {.rotary = model.rotary, .vocabulary_rows = token_rows, .has_tensor = [&](const std::string& name) {
+           return finder.find(name).has_value();
+         }});
+    set_origin(result, "huggingface", model_class.exported_as.empty() ? model_class.name : model_class.exported_as);
   };
   for (const model::Field& field : model::fields()) {  // by them --use-checkpoint-args trains
     if (field.option.ends_with("-dropout")) result.attributes.put(field.key(), field.text(model.config));
@@ -123,7 +159,7 @@ ImportInput open_huggingface(const ImportOptions& options) {
     }
   }
   map_as(*model.model_class);
-  log_parts(result.map, *model.model_class);
+  note_parts(*model.model_class, result);
   return result;
 }
 
@@ -133,9 +169,7 @@ ImportInput open_llmc(const ImportOptions& options) {
   const std::int64_t rows = source->padded_vocabulary();
   result.config = source->config();
   set_vocabulary(result, options.vocabulary.value_or(result.config.vocabulary), rows, options);
-  if (!options.without_tokenizer) {
-    result.tokenizer = io::read_tokenizer_of(folder_of(options.input), options.end_of_document);
-  }
+  result.tokenizer = tokenizer_in(folder_of(options.input), options);
   result.map = exchange::llmc_tensor_map(result.config, rows);
   result.source = std::move(source);
   set_origin(result, "llm.c", "gpt2");
@@ -146,7 +180,7 @@ ImportInput open_megatron(const ImportOptions& options) {
   ImportInput result;
   io::MegatronCheckpoint checkpoint = io::open_megatron_checkpoint(options.input);
   result.config = checkpoint.model.config;
-  if (!options.without_tokenizer) result.tokenizer = io::read_tokenizer_of(options.input, options.end_of_document);
+  result.tokenizer = tokenizer_in(options.input, options);
   // Only newer versions record the true number of tokens. Otherwise it is the tokenizer's, or the option's.
   const bool is_of_tokenizer = checkpoint.model.vocabulary_is_padded && result.tokenizer;
   const std::int64_t known = is_of_tokenizer ? result.tokenizer->vocabulary_size() : result.config.vocabulary;

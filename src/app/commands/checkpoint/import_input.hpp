@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/base/attributes.hpp"
 #include "src/data/tokenizer/tokenizer.hpp"
@@ -30,7 +31,8 @@ struct ImportInput {
   /// Special ids of the model, for a tokenizer that lacks them or is missing. The first end ends documents if there is
   /// no tokenizer.
   data::SpecialTokens special = {};
-  Attributes attributes = {};  ///< further attributes of the checkpoint, "import.*"
+  Attributes attributes = {};           ///< further attributes of the checkpoint, "import.*"
+  std::vector<std::string> notes = {};  ///< lines of the log, if the tensors match
 };
 
 /// Opens a folder or file of Hugging Face's transformers. Called on each rank; does not communicate.
