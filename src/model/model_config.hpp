@@ -249,6 +249,14 @@ struct ModelConfig {
   /// predict further tokens.
   int kind_of(int layer) const { return layer < layers ? layer : layers - 1; }
   bool has_experts(int layer) const { return experts.in_layer(kind_of(layer)); }
+  /// Returns whether updates move the biases of routers.
+  bool moves_router_biases() const { return experts.router_bias && experts.bias_update_rate > 0 && !adapters.any(); }
+  /// Returns whether an update depends on the number of tokens in a micro-batch, padding included: by losses of
+  /// routers, by capacities, or by biases that move.
+  bool counts_padding() const {
+    return experts.any() && (!experts.balance_terms().empty() || experts.z_coefficient > 0 ||
+                             experts.capacity_factor > 0 || moves_router_biases());
+  }
   /// Returns whether the model classifies by a pooled first position, rather than its last token.
   bool has_task_pooler() const { return is_bert() && !predicts_tokens() && output != ModelOutput::spans; }
   /// Consecutive samples that share a label.

@@ -105,10 +105,10 @@ inline void validate(const ExecutionConfig& config, const model::ModelConfig& mo
   TRIREME_CHECK(
       !config.parallel.pad_experts || model.experts.capacity_factor > 0, ConfigError,
       "<moe_pad_expert_input_to_capacity> needs <moe_expert_capacity_factor>: the number of rows of an expert");
-  TRIREME_CHECK(
-      !config.parallel.pad_experts || !config.variable_lengths, ConfigError,
-      "<moe_pad_expert_input_to_capacity> and <variable_seq_lengths> exclude each other: a capacity depends on "
-      "the length of the micro-batch");
+  TRIREME_CHECK(!config.variable_lengths || !model.counts_padding(), ConfigError,
+                "<variable_seq_lengths> would change the training: padding counts in the experts' balance losses "
+                "(<moe_aux_loss_coeff>), z-loss (<moe_z_loss_coeff>), capacities (<moe_expert_capacity_factor>) and "
+                "moving biases (<moe_router_enable_expert_bias>). Leave it out.");
   TRIREME_CHECK(!config.parallel.overlap_shared_expert || experts > 0, ConfigError,
                 "<moe_shared_expert_overlap>: the model has no experts. Leave it out.");
   TRIREME_CHECK(!config.parallel.overlap_shared_expert || model.experts.shared_hidden > 0, ConfigError,

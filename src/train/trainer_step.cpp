@@ -211,7 +211,7 @@ void Trainer::update_parameters(TrainRecord& record) {
     for (const model::ExpertLoad& load : expert_loads_) balance_loads_[load.layer] = load.chosen;
     model_.stage().set_balance_loads(balance_loads_);
   }
-  if (router_biases_ && !model_.config().adapters.any())
+  if (model_.config().moves_router_biases())
     router_biases_->update(expert_loads_, [this](std::size_t i) { return masters_of(i); });
   if (!fp8_seen_.empty()) {
     fp8_history_.add(fp8_seen_, model_.execution().fp8);

@@ -70,6 +70,19 @@ TEST(VariableLengths, EveryGridAndScheduleComputesTheRunOfPaddedMicroBatches) {
   });
 }
 
+TEST(VariableLengths, KeepTheTrainingOfExpertsThatDoNotCountPadding) {
+  TrainingRunConfig config = small_run(true, ModelOutput::pretraining);
+  config.model.linear_bias = false;
+  config.model.experts = {.count = 4, .jitter_eps = 0.1};
+  SelfCommunicator self;
+  const Curve expected = training_curve(self, config, "b 8");
+  for (const Layout& layout : length_layouts(world().size())) {
+    SCOPED_TRACE(testing::Message() << layout);
+    expect_close(training_curve(world(), config, layout.with("variable-lengths")), expected,
+                 tolerance(DType::fp64, Comparison::other_average));
+  }
+}
+
 TEST(VariableLengths, CountTheTokensOfTheSamples) {
   for (const bool variable : {false, true}) {
     for (Layout layout : length_layouts(world().size())) {

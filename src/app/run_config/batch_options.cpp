@@ -55,7 +55,8 @@ void BatchOptions::declare(Options& options, RunKind kind) {
               "Samples of an update; default one micro-batch per data rank.", countable());
   options.add_flag("variable-seq-lengths", &variable_lengths,
                    "For samples with padding, those of tasks and of a BERT: cut a micro-batch to its longest sample, "
-                   "rounded up to a multiple of 8 that the grid can divide. The results stay the same.");
+                   "rounded up to a multiple of 8 that the grid can divide. The results stay the same, to "
+                   "rounding; losses, capacities and biases of experts exclude it.");
   if (kind == RunKind::task) return;
   options.add("micro-batches", &micro_batches, "N",
               "Micro-batches of an update on each data rank. Any two of --micro-batch-size, --micro-batches and "

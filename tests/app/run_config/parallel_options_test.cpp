@@ -39,6 +39,12 @@ TEST(ExpertRanks, NeedMicroBatchesOfEqualLength) {
   expect_refused(experts + "8 --ep 2 --variable-seq-lengths",
                  "--expert-model-parallel-size and --variable-seq-lengths exclude each other");
   EXPECT_TRUE(read(experts + "8 --variable-seq-lengths").execution_config().variable_lengths);
+  for (const std::string counts :
+       {"--moe-aux-loss-coeff 0.1", "--moe-z-loss-coeff 0.1", "--moe-expert-capacity-factor 2",
+        "--moe-router-score-function sigmoid --moe-router-enable-expert-bias"}) {
+    expect_refused(experts + "8 --variable-seq-lengths " + counts,
+                   "--variable-seq-lengths would change the training: padding counts");
+  }
 }
 
 TEST(RowChunks, LeaveEachTensorRankItsConsecutiveTokensForExperts) {

@@ -151,6 +151,9 @@ TEST(Remedies, OfGridsLeadToARun) {
        {"--variable-seq-lengths needs --expert-tensor-parallel-size equal to --tensor-model-parallel-size",
         "--disable-bias-linear --num-experts 4 --tp 2 --expert-tensor-parallel-size 1 --variable-seq-lengths",
         "--disable-bias-linear --num-experts 4 --tp 2 --expert-tensor-parallel-size 2 --variable-seq-lengths", 2},
+       {"moving biases (--moe-router-enable-expert-bias). Leave it out",
+        "--disable-bias-linear --num-experts 4 --moe-aux-loss-coeff 0.1 --variable-seq-lengths",
+        "--disable-bias-linear --num-experts 4 --moe-aux-loss-coeff 0.1"},
        {"with --context-parallel-size 3 it must be a multiple of 6", "--cp 3", "--cp 2", 3, 2},
        {"must be at least the vocabulary's 257 and a multiple of the 2 tensor ranks", "--tp 2 --padded-vocab-size 301",
         "--tp 2 --padded-vocab-size 302", 2}});
