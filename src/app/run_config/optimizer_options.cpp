@@ -61,7 +61,8 @@ void OptimizerOptions::declare(Options& options) {
       "Muon: factor of an update of r rows and c columns: the root of max(r, c), r / c or max(1, r / c).");
   options.add("muon-extra-scale-factor", &optimizer.muon.extra_scale, "X", "Muon: additional factor.", at_least(0));
   options.add_flag("muon-no-split-qkv", &no_split_qkv,
-                   "Muon: orthogonalise queries, keys and values as one matrix, not separately.");
+                   "Muon: orthogonalise queries, keys and values as one matrix, not separately; without grouped "
+                   "queries and latent attention.");
   options.add("decoupled-lr", &decoupled_lr, "X",
               "Peak learning rate of the token embedding and the output layer, instead of --lr.", at_least(0));
   options.add("decoupled-min-lr", &decoupled_min_lr, "X",

@@ -163,6 +163,11 @@ void RunConfigReader::finish(const std::optional<model::ModelConfig>& model, Pro
   }
   problems.exclude(!model || !model->adapters.any() || config_.optimizer.optimizer.kind != optim::OptimizerKind::muon,
                    "lora-rank", "optimizer muon", "it updates matrices of the model, which are frozen");
+  const bool splits_qkv = config_.optimizer.optimizer.muon.split_qkv;
+  problems.expect(
+      !model || splits_qkv || (!model->latent.used && model->kv_heads() == model->heads),
+      "--muon-no-split-qkv: grouped queries and latent attention have no single matrix of queries, keys and "
+      "values. Leave it out.");
   problems.exclude(!model || !model->adapters.any() || !config_.checkpoint.upcycling, "lora-rank", "moe-use-upcycling",
                    "its routers would stay as they begin");
   problems.report();

@@ -28,6 +28,12 @@ TEST(RunConfig, RefusesOptionsOfAnotherOptimizer) {
   EXPECT_EQ(muon.train_options().optimizer.adamw.beta2, 0.9);
   EXPECT_FALSE(muon.train_options().optimizer.muon.split_qkv);
   EXPECT_EQ(muon.train_options().optimizer.muon.scale, optim::MuonScale::unit_rms_norm);
+  const std::string joined = "--model gpt2-124m --data-path a.h5 --optimizer muon --muon-no-split-qkv ";
+  for (const char* attention : {"--group-query-attention --num-query-groups 4",
+                                "--multi-latent-attention --position-embedding-type rope --disable-bias-linear"}) {
+    expect_refused(joined + attention, "have no single matrix of queries, keys and values");
+  }
+  EXPECT_NO_THROW(read(joined + "--group-query-attention --num-query-groups 12"));
   expect_refused("--data-path a.h5 --sgd-momentum 0.5", "--sgd-momentum needs --optimizer sgd");
 }
 
