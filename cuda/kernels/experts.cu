@@ -71,13 +71,10 @@ __device__ int count_in_block(std::int64_t n, const Counts& counts) {
   return block_combine<Plus<int>>(count);
 }
 
-template <class A>
-using Bits = std::conditional_t<sizeof(A) == 4, std::uint32_t, std::uint64_t>;
 /// Has the order of the numbers.
-template <class A>
-__device__ Bits<A> ordered_bits(A value) {
-  constexpr Bits<A> sign = Bits<A>{1} << (8 * sizeof(A) - 1);
-  const auto bits = std::bit_cast<Bits<A>>(value + A{0});  // +0 for both zeros
+__device__ std::uint32_t ordered_bits(float value) {
+  constexpr std::uint32_t sign = std::uint32_t{1} << 31;
+  const auto bits = std::bit_cast<std::uint32_t>(value + 0.0F);  // +0 for both zeros
   return (bits & sign) != 0 ? ~bits : bits | sign;
 }
 
@@ -85,19 +82,19 @@ __device__ Bits<A> ordered_bits(A value) {
 template <class A>
 __global__ void __launch_bounds__(block_threads)
     limit_load_kernel(std::int64_t n, const std::int32_t* experts, const A* weights, std::int64_t capacity,
-                      bool by_position, Bits<A>* keys, std::int32_t* slots, std::int32_t* kept) {
+                      bool by_position, std::uint32_t* keys, std::int32_t* slots, std::int32_t* kept) {
   const auto expert = static_cast<std::int32_t>(blockIdx.x);
   const std::int64_t begin = count_in_block(n, [&](std::int64_t i) { return experts[i] < expert; });
   keys += begin;
   slots += begin;
   const std::int64_t count = find_equal(experts, n, expert, [&](std::int64_t slot, std::int64_t rank) {
-    keys[rank] = by_position ? 0 : ordered_bits(weights[slot]);
+    keys[rank] = by_position ? 0 : ordered_bits(compared_weight(weights[slot]));
     slots[rank] = static_cast<std::int32_t>(slot);
   });
   // The largest number that `capacity` keys are not below, by its bits from the highest. Below the capacity it is 0.
-  Bits<A> least = 0;
-  for (int bit = by_position ? -1 : static_cast<int>(8 * sizeof(A)) - 1; bit >= 0; --bit) {
-    const Bits<A> raised = least | Bits<A>{1} << bit;
+  std::uint32_t least = 0;
+  for (int bit = by_position ? -1 : 31; bit >= 0; --bit) {
+    const std::uint32_t raised = least | std::uint32_t{1} << bit;
     if (count_in_block(count, [&](std::int64_t i) { return keys[i] >= raised; }) >= capacity) least = raised;
   }
   const std::int64_t above = count_in_block(count, [&](std::int64_t i) { return keys[i] > least; });
@@ -298,10 +295,10 @@ class CudaExperts final : public ExpertKernels {
     dispatch_gpu(accumulation_type(weights.dtype()), [&]<class T>() {
       using A = Accumulation<T>;
       const std::int64_t n = experts.numel();
-      const Buffer keys = scratch_(stream, static_cast<std::size_t>(n) * sizeof(A));
+      const Buffer keys = scratch_(stream, static_cast<std::size_t>(n) * sizeof(std::uint32_t));
       const Buffer slots = scratch_(stream, static_cast<std::size_t>(n) * sizeof(std::int32_t));
       gpu::launch(stream, {"limit_load", count, block_threads}, limit_load_kernel<A>, n, experts.as<std::int32_t>(),
-                  weights.as<A>(), capacity, by_position, reinterpret_cast<Bits<A>*>(keys.data()),
+                  weights.as<A>(), capacity, by_position, reinterpret_cast<std::uint32_t*>(keys.data()),
                   reinterpret_cast<std::int32_t*>(slots.data()), kept.as<std::int32_t>());
     });
   }
@@ -368,7 +365,7 @@ class CudaExperts final : public ExpertKernels {
 }  // namespace
 
 std::size_t limit_load_scratch_bytes(std::int64_t choices) {
-  return static_cast<std::size_t>(choices) * (sizeof(float) + sizeof(std::int32_t));
+  return static_cast<std::size_t>(choices) * (sizeof(std::uint32_t) + sizeof(std::int32_t));
 }
 
 std::unique_ptr<ExpertKernels> make_experts(Scratch scratch) {

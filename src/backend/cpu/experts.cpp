@@ -1,8 +1,6 @@
 #include "src/backend/kernels/experts.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -187,15 +185,14 @@ class CpuExperts final : public ExpertKernels {
       std::int32_t* result = kept.as<std::int32_t>();
       std::copy_n(chosen, experts.numel(), result);
       ChoicesByExpert choices(experts, 0, count);
-      // NaN is below every weight: without an order of all weights, sorting would be undefined.
-      const auto rank = [&](std::int32_t i) { return std::isnan(weight[i]) ? -HUGE_VAL : double{weight[i]}; };
       pool_.parallel_for(count, [&](std::int64_t e) {
         const auto begin = choices.positions.begin() + choices.begin[e];
         const auto end = choices.positions.begin() + choices.begin[e + 1];
         if (end - begin <= capacity) return;
         if (!by_position) {
           std::nth_element(begin, begin + capacity, end, [&](std::int32_t i, std::int32_t j) {
-            return rank(i) > rank(j) || (rank(i) == rank(j) && i < j);
+            const float a = compared_weight(weight[i]), b = compared_weight(weight[j]);
+            return a > b || (a == b && i < j);
           });
         }
         for (auto i = begin + capacity; i != end; ++i) result[*i] = -1;

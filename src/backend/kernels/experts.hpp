@@ -1,5 +1,9 @@
 #pragma once
 
+#include <bit>
+#include <cstdint>
+#include <limits>
+
 #include "src/backend/kernels/dropout.hpp"
 #include "src/backend/kernels/kernel_family.hpp"
 
@@ -35,6 +39,15 @@ struct RouterProblem {
   /// Divides n. Rows of tokens i and j share the sums of the balance loss if i % segments == j % segments.
   std::int64_t segments = 1;
 };
+
+/// A token's weight as ExpertKernels::limit_load compares it: rounded to 12 significant bits. So tokens whose weights
+/// are equal but for rounding, which depends on the grid, are nearly always equal. NaN is below all numbers.
+template <class A>
+constexpr float compared_weight(A weight) {
+  if (weight != weight) return -std::numeric_limits<float>::infinity();
+  constexpr std::uint32_t half = 0x800, dropped = 0xfff;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(static_cast<float>(weight)) + half) & ~dropped);
+}
 
 /// Gradient of the losses that balance the experts. With p the scores softmax(logits), or sigmoid(logits) / (their sum
 /// + 1e-20), and lse the log of the sum of exp(logits): L = factor sum_e counts[g, e] p[t, e] + z_factor lse(t)^2 for
@@ -105,8 +118,8 @@ class ExpertKernels : public KernelFamily<ExpertKernels> {
   }
 
   /// Limits each of `count` experts to `capacity` tokens: kept [n, k] int32, overwritten, is `experts`, with -1 for
-  /// each token and expert beyond. An expert keeps the tokens of largest weight, or the first ones with `by_position`;
-  /// of equal weights the earlier token. experts [n, k] int32, in [0, count); weights [n, k] A.
+  /// each token and expert beyond. An expert keeps the tokens of largest compared_weight, or the first ones with
+  /// `by_position`; of equal weights the earlier token. experts [n, k] int32, in [0, count); weights [n, k] A.
   virtual void limit_load(Stream& stream, ConstTensorView experts, ConstTensorView weights, std::int64_t count,
                           std::int64_t capacity, bool by_position, TensorView kept) {
     pass_on(&ExpertKernels::limit_load, stream,
