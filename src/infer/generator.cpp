@@ -10,12 +10,6 @@
 namespace trireme::infer {
 namespace {
 
-/// Returns the largest multiple of DecodingStage::row_multiple up to `positions`.
-std::int64_t whole_rows(train::ParallelModel& model, std::int64_t positions) {
-  const std::int64_t multiple = model::DecodingStage::row_multiple(model.stage().context());
-  return positions / multiple * multiple;
-}
-
 /// Returns the batch size, or throws EnvironmentError if its cache exceeds a rank's memory. Collective.
 std::int64_t checked_batch(train::ParallelModel& model, Communicator& world, std::int64_t positions,
                            std::int64_t batch_size) {
@@ -43,7 +37,7 @@ Generator::Generator(train::ParallelModel& model, Communicator& world, const Gen
       replica_(world.split(use.together ? 0 : model.grid().position(world.rank()).data, world.rank(), "replica")),
       // The ranks of a replica are in world order: those of the last stage come last.
       chooser_(replica_->size() - replica_->size() / model.grid().pipeline_size()),
-      capacity_(whole_rows(model, model.config().max_positions)),
+      capacity_(model.config().max_positions),
       decoder_(model, checked_batch(model, world, std::min(use.positions, capacity_), options.batch_size),
                std::min(use.positions, capacity_)) {}
 

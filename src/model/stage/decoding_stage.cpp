@@ -24,7 +24,7 @@ DecodingStage::DecodingStage(const TransformerStage& model, std::int64_t texts, 
   shape_.limits_experts = false;
   caches_ = model.layers().make_caches(shape_, padded(capacity), memory_);
   step_fields_ = memory_.allocate(DType::int32, {4, shape_.b});
-  if (model.embedding()) text_ids_ = memory_.allocate(DType::int32, {padded(capacity)});
+  if (model.embedding()) text_ids_ = memory_.allocate(DType::int32, {2 * padded(capacity)});
   if (head_ != nullptr) logits_ = memory_.allocate(shape_.dtype, {shape_.b, head_->vocabulary_rows()});
 }
 
@@ -53,12 +53,18 @@ void DecodingStage::begin_text(std::int64_t text, std::span<const std::int32_t> 
   batch_ = {};
   if (!text_ids_) return;
   const parallel::TensorContext& context = model_.context();
-  const TensorView ids = text_ids_.rows(0, shape_.s);
   std::vector<std::int32_t> filled(tokens.begin(), tokens.end());
   filled.resize(static_cast<std::size_t>(shape_.s));
+  // Padding beyond the capacity takes its last position: a table of positions may have no further row.
+  const bool exceeds = before + shape_.s > capacity_;
+  for (std::int64_t i = 0; exceeds && i < shape_.s; ++i) {
+    filled.push_back(static_cast<std::int32_t>(std::min(before + i, capacity_ - 1)));
+  }
+  const TensorView ids = text_ids_.rows(0, std::ssize(filled));
   context.backend.copy_from_host(context.stream(), ConstTensorView(filled.data(), ids.shape()), ids);
   context.stream().synchronize();  // before `filled` is released
-  batch_.tokens = ids.reshape({shape_.s, 1});
+  batch_.tokens = ids.rows(0, shape_.s).reshape({shape_.s, 1});
+  if (exceeds) batch_.positions = ids.rows(shape_.s, shape_.s).reshape({shape_.s, 1});
 }
 
 void DecodingStage::begin_step(std::span<const std::int32_t> tokens) {

@@ -68,7 +68,8 @@ class DecodingStage final : public parallel::Stage {
   std::int64_t first_text_ = 0;        // first text of the run
   std::vector<std::int32_t> step_;     // host copy of step_fields_
   TensorView step_fields_;  // [4, texts]: token, position, length and first position in the window, of a run of steps
-  TensorView text_ids_;     // [capacity]: tokens of a run of one text; empty except on the first stage
+  TensorView text_ids_;     // [2 capacity]: tokens of a run of one text, and their positions if padding exceeds the
+                            // model's; empty except on the first stage
   MicroBatch batch_;        // the run's tokens and positions
   TensorView logits_;
 };
