@@ -34,6 +34,25 @@ std::string visible(std::string_view text, std::string_view kept) {
   return result;
 }
 
+std::string as_utf8(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t valid = find_invalid_utf8(text);
+    result += text.substr(0, valid);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    result += "\uFFFD";
+    std::size_t size = std::min<std::size_t>(text.size(), 3);
+    // Continuation bytes complete a character that was only cut short.
+    for (; size > 1; --size) {
+      const std::string longer = std::string(text.substr(0, size)) + "\x80\x80";
+      if (decode_utf8(longer.data(), longer.data() + longer.size()).size_bytes > 0) break;
+    }
+    text.remove_prefix(size);
+  }
+  return result;
+}
+
 bool is_plain_name(std::string_view name, std::size_t max_bytes) {
   return !name.empty() && name.size() <= max_bytes && std::ranges::all_of(name, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

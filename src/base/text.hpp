@@ -21,6 +21,10 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 /// Returns `text` with its control characters escaped: "\n", "\x1b", "\x00". Those in `kept` are not.
 std::string visible(std::string_view text, std::string_view kept = "\n\t");
 
+/// Returns `text` as UTF-8: each truncated character and each other byte that is not UTF-8 becomes one U+FFFD (Unicode
+/// 15, section 3.9), as in texts of JSON.
+std::string as_utf8(std::string_view text);
+
 /// Returns whether `name` has 1 to `max_bytes` characters, all of A-Z a-z 0-9 . _ - /.
 bool is_plain_name(std::string_view name, std::size_t max_bytes);
 

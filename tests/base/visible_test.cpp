@@ -19,6 +19,15 @@ TEST(Visible, EscapesControlCharactersAlone) {
             "\\xc2\\x9b31m\xc2");
 }
 
+TEST(AsUtf8, ReplacesEachTruncatedCharacterAndOtherByteOnce) {
+  EXPECT_EQ(as_utf8(""), "");
+  EXPECT_EQ(as_utf8("caf\u00e9\0"s), "caf\u00e9\0"s);
+  EXPECT_EQ(as_utf8("a\xff\x80z"), "a\uFFFD\uFFFDz");
+  EXPECT_EQ(as_utf8("\xf0\x9f\x98"), "\uFFFD");
+  EXPECT_EQ(as_utf8("\xe6\x97z\xc3"), "\uFFFDz\uFFFD");
+  EXPECT_EQ(as_utf8("\xed\xa0\x80"), "\uFFFD\uFFFD\uFFFD") << "a surrogate";
+}
+
 TEST(Visible, MessagesContinueBehindANul) {
   EXPECT_STREQ(DataError("the tensor '{}' is damaged", "a\0\x1b[2Jb"s).what(),
                "the tensor 'a\\x00\\x1b[2Jb' is damaged");

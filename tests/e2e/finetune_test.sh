@@ -213,6 +213,7 @@ similarity() { # similarity N: pairs, more similar the more of the second text i
 }
 similarity 24 >sts.tsv
 similarity 12 >sts_dev.tsv
+cp sts_dev.tsv $'dev\xff.tsv'
 values=(finetune --task STS-B --train-data sts.tsv --valid-data sts_dev.tsv --lr 0.03 --seq-length 24 --dtype fp64
   --global-batch-size 4 --epochs 5 --log-interval 1)
 for family in bert gpt; do
@@ -229,7 +230,8 @@ for family in bert gpt; do
   check "$family computes the same on two ranks" close_to losses losses2 1e-10
   check "the loss of values falls" awk 'NR == 1 { first = $1 } END { exit !($1 < first / 2) }' losses
   check "seeds have a median" grep -q '"median_score": .*"ensemble": {"total": 12, "pearson": ' out
-  done_by 2 eval --task STS-B --load value_$family --ckpt-step "$(field iteration one.json)" --data-path sts_dev.tsv --tp 2 --predictions-file p
+  done_by 2 eval --task STS-B --load value_$family --ckpt-step "$(field iteration one.json)" --data-path $'dev\xff.tsv' --tp 2 --predictions-file p
+  check "its name is UTF-8" grep -qF $'"data": "dev\xef\xbf\xbd.tsv", ' out
   check "eval measures it" close_to <(field score out) score 1e-10
   check "and writes values" [ "$(grep -c '^[0-9]*	-\{0,1\}[0-9.e-]*$' p)" -eq 12 ]
 done

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "src/base/text.hpp"
 #include "src/train/upcycling.hpp"
 
 namespace trireme::app {
@@ -176,7 +177,7 @@ void RunConfigReader::finish(const std::optional<model::ModelConfig>& model, Pro
 std::string RunConfig::options_text() const {
   std::string text;
   for (const report::OptionValue& option : option_values) {
-    text += fmt::format("{}{} = {}\n", option.given ? "" : "# ", option.name, option.value);
+    text += fmt::format("{}{} = {}\n", option.given ? "" : "# ", option.name, as_utf8(option.value));
   }
   return text;
 }

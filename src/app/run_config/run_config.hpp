@@ -35,7 +35,8 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   std::vector<report::OptionValue> option_values;  ///< all options of the command, for the record of the run
 
-  /// Returns a line `name = value` for each option, after "# " unless it was given: for the record of a checkpoint.
+  /// Returns a line `name = value` for each option, after "# " unless it was given: for the record of a checkpoint,
+  /// in UTF-8.
   std::string options_text() const;
   train::ExecutionConfig execution_config() const;
   train::TrainOptions train_options() const;

@@ -45,6 +45,12 @@ TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
   EXPECT_EQ(std::ranges::count(message, '\n') + 1, std::ssize(problems)) << message;
 }
 
+TEST(RunConfig, RecordsOptionsInUtf8) {
+  RunConfig config;
+  config.option_values = {{"save", "a\xff", true}, {"load", "\u00e9", false}};
+  EXPECT_EQ(config.options_text(), "save = a\uFFFD\n# load = \u00e9\n");
+}
+
 TEST(RunConfig, RefusesOptionsThatContradictEachOther) {
   const std::pair<const char*, const char*> cases[] = {
       {"--fp16 --main-grads-dtype bf16",

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "io/json/task_json.hpp"
+#include "src/base/text.hpp"
 #include "tests/support/message_of.hpp"
 
 namespace trireme::io {
@@ -35,6 +38,15 @@ TEST(JsonText, ReplacingTheTextKeepsOtherMembers) {
   EXPECT_EQ(with_json_text(R"({"text": "old"})", "text", ""), R"({"text":""})");
   EXPECT_THROW(with_json_text(R"({"a": 1})", "text", ""), DataError);
   EXPECT_THROW(with_json_text(R"({"text": "old")", "text", ""), DataError);
+}
+
+TEST(JsonText, ReplacesBytesThatAreNotUtf8AsOtherTextsDo) {
+  constexpr std::string_view bytes = "a\x80\xbf\xc1\xc3\xe0\xa0\xed\x9f\xf0\x90\xf4\x8f\xff";
+  for (std::size_t i = 0; i < bytes.size() * bytes.size() * bytes.size(); ++i) {
+    const std::string text{bytes[i % bytes.size()], bytes[i / bytes.size() % bytes.size()],
+                           bytes[i / bytes.size() / bytes.size()]};
+    ASSERT_EQ(nlohmann::json::parse(json_dump(nlohmann::json(text))).get<std::string>(), as_utf8(text)) << i;
+  }
 }
 
 TEST(JsonText, LinesMayNestDeeperThanTheStack) {

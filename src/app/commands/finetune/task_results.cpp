@@ -3,12 +3,13 @@
 #include "io/json/json_text.hpp"
 #include "io/json/task_json.hpp"
 #include "io/posix/folder.hpp"
+#include "src/base/text.hpp"
 #include "src/data/tasks/race.hpp"
 
 namespace trireme::app {
 
 std::string quoted(const std::string& text) {
-  const std::string line = io::json_line("", text);  // {"":"..."}
+  const std::string line = io::json_line("", as_utf8(text));  // {"":"..."}
   return line.substr(4, line.size() - 5);
 }
 

@@ -6,7 +6,6 @@
 #include "io/posix/file.hpp"
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
-#include "src/base/utf8.hpp"
 #include "src/prepare/text_reader.hpp"
 
 namespace trireme::app {
@@ -51,7 +50,7 @@ void TrainingSamples::add(std::string_view line, bool is_json, const std::string
   prompt.max_new_tokens = parsed.max_new_tokens.value_or(max_new_tokens_);
   if (parsed.text) {
     prompt.tokens = prompt_tokens(*tokenizer_, *parsed.text, model, where);
-    texts_.push_back(*parsed.text);
+    texts_.push_back(as_utf8(*parsed.text));
   } else {
     check_prompt(parsed.tokens, model, where);
     prompt.tokens = parsed.tokens;
@@ -61,12 +60,10 @@ void TrainingSamples::add(std::string_view line, bool is_json, const std::string
 }
 
 std::string TrainingSamples::decode(const std::vector<std::int32_t>& tokens, bool continues_text) const {
-  std::string bytes, text;
+  std::string bytes;
   const std::vector<std::int32_t> known = tokenizer_->known_ids(tokens);
   continues_text ? tokenizer_->decode_continuation(known, bytes) : tokenizer_->decode(known, bytes);
-  for_each_character(
-      bytes, [&](Utf8Character c, std::string_view character) { text += c.size_bytes == 0 ? "\uFFFD" : character; });
-  return text;
+  return as_utf8(bytes);
 }
 
 std::optional<train::SampleRecord> TrainingSamples::take(train::ParallelModel& model, Communicator& world,
