@@ -137,6 +137,9 @@ refused 2 "--num-fewshot 99 needs 100 examples of hellaswag" 1 eval --load gpt -
   --data-path "$published/data"
 refused 2 "--task hella is not one of perplexity, " 1 eval --load gpt --task hella --data-path valid.jsonl
 refused 2 "--task LAMBADA is not a task that goes together with others" 1 eval --load gpt --task piqa,LAMBADA --data-path valid.jsonl
+check "others are those in lm-eval's definition" [ "$(grep -c RACE err)" -eq 0 ]
+refused 2 "--task is empty: it is one of perplexity, " 1 eval --load gpt --task "" --data-path valid.jsonl
+refused 2 "--task has piqa twice: leave one out" 1 eval --load gpt --task piqa,boolq,PIQA --data-path valid.jsonl
 refused 2 "--limit needs --task with a task in lm-eval's definition" 1 eval --load gpt --data-path valid.jsonl --limit 2
 mkdir two && cp valid.jsonl two/train.jsonl && cp valid.jsonl two/other.jsonl
 refused 3 "two: none of the 2 data files (other.jsonl, train.jsonl) there is named as the validation data of piqa" \

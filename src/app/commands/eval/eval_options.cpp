@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "src/app/options/nearest_name.hpp"
 #include "src/app/run_config/execution_options.hpp"
@@ -15,12 +16,18 @@ namespace {
 constexpr Choice<EvalTask> single_tasks[] = {
     {"perplexity", EvalTask::perplexity}, {"WIKITEXT103", EvalTask::wikitext103}, {"LAMBADA", EvalTask::lambada}};
 
+std::vector<std::string> benchmark_names() {
+  std::vector<std::string> names;
+  for (const data::Benchmark& benchmark : data::benchmarks()) names.emplace_back(benchmark.name);
+  return names;
+}
+
 /// Returns the names of all tasks.
 std::vector<std::string> task_names() {
   std::vector<std::string> names;
   for (const Choice<EvalTask>& task : single_tasks) names.emplace_back(task.name);
   for (const std::string_view task : train::task_names()) names.emplace_back(task);
-  for (const data::Benchmark& benchmark : data::benchmarks()) names.emplace_back(benchmark.name);
+  std::ranges::move(benchmark_names(), std::back_inserter(names));
   return names;
 }
 
@@ -102,10 +109,16 @@ void EvalOptions::check(const Options& options) {
     fine_tuned.skip_bad_lines = skip_bad_lines;
   } else {
     task = EvalTask::benchmarks;
+    const bool are_several = names.size() > 1;
+    const std::vector<std::string> known = are_several ? benchmark_names() : task_names();
+    TRIREME_CHECK(!names.empty(), ConfigError, "--task is empty: it is one of {}", fmt::join(known, ", "));
     for (const std::string_view name : names) {
-      TRIREME_CHECK(data::find_benchmark(name) != nullptr, ConfigError, "--task {} is not {}{}{}", name,
-                    names.size() > 1 ? "a task that goes together with others. Give each task once, of " : "one of ",
-                    fmt::join(task_names(), ", "), suggestion(std::string(name), task_names()));
+      const data::Benchmark* const benchmark = data::find_benchmark(name);
+      TRIREME_CHECK(benchmark != nullptr, ConfigError, "--task {} is not {}{}{}", name,
+                    are_several ? "a task that goes together with others. Give each task once, of " : "one of ",
+                    fmt::join(known, ", "), suggestion(std::string(name), known));
+      TRIREME_CHECK(std::ranges::count(names, benchmark, data::find_benchmark) == 1, ConfigError,
+                    "--task has {} twice: leave one out", benchmark->name);
       benchmarks.emplace_back(name);
     }
   }
