@@ -27,8 +27,10 @@ using namespace trireme;
 
 /// Returns `exit_code`. Throws IoError if the printed results of a command are lost.
 int after_output(int exit_code) {
-  TRIREME_CHECK(exit_code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0), IoError,
-                "cannot write to standard output: {}", std::strerror(errno));
+  if (exit_code != 0) return exit_code;
+  TRIREME_CHECK(std::fflush(stdout) == 0, IoError, "cannot write to standard output: {}", std::strerror(errno));
+  // An earlier call failed; its error number is lost.
+  TRIREME_CHECK(std::ferror(stdout) == 0, IoError, "cannot write to standard output");
   return exit_code;
 }
 

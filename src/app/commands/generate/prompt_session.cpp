@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "io/json/prompt_json.hpp"
@@ -25,6 +27,12 @@ void log_rate(std::int64_t prompts, const infer::GenerationCounts& counts, doubl
             elapsed_s, counts.prompts_s, static_cast<double>(counts.new_tokens) / std::max(elapsed_s, 1e-9));
 }
 
+/// Writes to standard output at once. Throws IoError if that fails.
+void print_bytes(const std::string& bytes) {
+  TRIREME_CHECK(std::fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size() && std::fflush(stdout) == 0, IoError,
+                "cannot write to standard output: {}", std::strerror(errno));
+}
+
 }  // namespace
 
 infer::GenerationOptions generation_options(const GenerateOptions& options, const data::Tokenizer& tokenizer,
@@ -40,11 +48,7 @@ infer::GenerationOptions generation_options(const GenerateOptions& options, cons
   return result;
 }
 
-void print_text(std::string_view text) {
-  const std::string shown = isatty(STDOUT_FILENO) == 1 ? visible(text) : std::string(text);
-  std::fwrite(shown.data(), 1, shown.size(), stdout);
-  std::fflush(stdout);
-}
+void print_text(std::string_view text) { print_bytes(isatty(STDOUT_FILENO) == 1 ? visible(text) : std::string(text)); }
 
 void TextPrinter::observe(const infer::Continuation& continuation) {
   if (!prints_) return;
@@ -159,8 +163,7 @@ void PromptSession::run_all(SavedModel& saved, const infer::PromptSource& source
     if (output_) {
       output_->append(line);
     } else {
-      options_.writes_json() ? void(std::fputs(line.c_str(), stdout)) : print_text(line);
-      std::fflush(stdout);
+      options_.writes_json() ? print_bytes(line) : print_text(line);
     }
     if (shows_progress) progress.update(++finished, source.count);
   };

@@ -43,7 +43,7 @@ class PromptSession {
 infer::GenerationOptions generation_options(const GenerateOptions& options, const data::Tokenizer& tokenizer,
                                             const ContinuationText& texts);
 
-/// Writes text to standard output at once. On a terminal control characters are escaped.
+/// Writes text to standard output at once. On a terminal control characters are escaped. Throws IoError if it fails.
 void print_text(std::string_view text);
 
 /// Prints the text of a continuation as it grows, on rank 0.
