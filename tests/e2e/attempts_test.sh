@@ -73,6 +73,9 @@ rm -rf diverged
 done_by 1 train "${diverging[@]}" --no-check-for-nan-in-loss-and-grad --max-skipped 100
 refused 8 "the loss of diverged is not finite" 2 eval --load diverged --data-path held_out.h5
 check "a loss that is not finite is null" grep -q '"loss": null, "perplexity": null}' out
+echo '{"goal": "the ship", "sol1": "rows", "sol2": "oars", "label": 0}' >piqa.jsonl
+refused 8 "the loss of diverged is not finite" 2 eval --load diverged --task piqa --data-path piqa.jsonl --output piqa.json
+check "results that are not finite are not written" [ ! -s out -a ! -e piqa.json ]
 refused 8 "the model's output is not finite after 8 tokens" 2 generate --load diverged --prompt "the ship"
 
 # A spike of the loss, in iterations 151 to 155, whose bytes occur nowhere else: the run goes back behind it, and equals one that

@@ -137,6 +137,14 @@ std::unique_ptr<SavedModel> load_model(Job& job, const SavedModelOptions& option
   return saved;
 }
 
+void check_finite(bool is_finite, const std::string& load, const SavedModel& saved) {
+  TRIREME_CHECK(
+      is_finite, NumericalError,
+      "the loss of {} is not finite: its training diverged, or --dtype {} cannot hold its values; load an earlier "
+      "step, or evaluate in fp32",
+      load, name_of(saved.model->execution().dtype));
+}
+
 const std::string& tokenizer_payload(const checkpoint::RunDescription& description) {
   const auto payload = description.blobs.find("tokenizer");
   TRIREME_CHECK(payload != description.blobs.end(), CheckpointError, "the checkpoint has no tokenizer");

@@ -62,6 +62,9 @@ using ModelCheck = std::function<void(const checkpoint::RunDescription&, const m
 std::unique_ptr<SavedModel> load_model(Job& job, const SavedModelOptions& options, const ModelSettler& settle,
                                        const ModelCheck& check = {});
 
+/// Throws NumericalError, which names the model of `load`, unless its losses are finite.
+void check_finite(bool is_finite, const std::string& load, const SavedModel& saved);
+
 /// Returns the definition of the tokenizer stored in a checkpoint.
 const std::string& tokenizer_payload(const checkpoint::RunDescription& description);
 

@@ -38,12 +38,12 @@ BestScores BestScores::from(const std::map<std::string, std::string>& blobs, con
   return {read(valid_blob, valid_split), read(test_blob, test_split)};
 }
 
-void check_finite(const TaskScores& scores) {
+void check_finite(const TaskScores& scores, const char* split) {
   TRIREME_CHECK(
-      std::isfinite(scores.loss) && std::ranges::none_of(scores.scores, [](double x) { return std::isnan(x); }),
-      NumericalError,
-      "the model's outputs for the validation data are not finite: lower <lr>, check the pretrained model, or train in "
-      "another <dtype>");
+      scores.are_finite(), NumericalError,
+      "the model's outputs for the {} data are not finite: lower <lr>, check the pretrained model, or train in "
+      "another <dtype>",
+      split);
 }
 
 TaskScores mean_of(const FinetuneTask& task, std::vector<TaskScores> models) {
@@ -85,7 +85,7 @@ EpochScoring::EpochScoring(const FinetuneTask& task, const TaskData& data, std::
 
 bool EpochScoring::evaluate(ParallelModel& model, Trainer& trainer) {
   TaskScores scores = score_samples(model, *data_.valid.samples);
-  check_finite(scores);
+  check_finite(scores, "validation");
   const TaskResult result = measure(task_, data_.valid, scores);
   const std::int64_t iteration = trainer.progress().iteration;
   // An earlier version of the program may have stored another metric.
@@ -104,6 +104,7 @@ bool EpochScoring::evaluate(ParallelModel& model, Trainer& trainer) {
   best_.valid = std::move(scores);
   if (data_.test.samples) {
     best_.test = score_samples(model, *data_.test.samples);
+    check_finite(best_.test, "test");
     log::info("test after iteration {}: {}{}", iteration, measure(task_, data_.test, best_.test).text(),
               data_.test.has_labels ? fmt::format(", loss {:.4f}", best_.test.loss) : "");
   }

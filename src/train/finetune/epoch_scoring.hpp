@@ -25,8 +25,8 @@ struct BestScores {
                          const TaskSplit& valid_split, const TaskSplit& test_split);
 };
 
-/// Throws NumericalError for scores that are not finite.
-void check_finite(const TaskScores& scores);
+/// Throws NumericalError for scores that are not finite; `split` names their data: "validation".
+void check_finite(const TaskScores& scores, const char* split);
 /// Returns the scores of several models together: the logarithms of their mean probabilities, or their mean values or,
 /// for spans, logits.
 TaskScores mean_of(const FinetuneTask& task, std::vector<TaskScores> models);

@@ -17,6 +17,10 @@ constexpr double unread_score = -std::numeric_limits<double>::infinity();
 
 }  // namespace
 
+bool TaskScores::are_finite() const {
+  return std::isfinite(loss) && std::ranges::none_of(scores, [](double score) { return std::isnan(score); });
+}
+
 TaskScores score_samples(ParallelModel& model, const data::SampleSource& samples) {
   const ExecutionConfig& execution = model.execution();
   const model::ModelConfig& config = model.config();

@@ -19,6 +19,9 @@ struct TaskScores {
   std::int64_t columns = 0;    ///< classes or choices of a label; for spans, first positions, then last ones
   std::vector<double> scores;  ///< logits [labels, columns], row-major; minus infinity for padding. Values: [labels, 1]
   double loss = 0;             ///< mean cross entropy, or squared error
+
+  /// Returns whether the loss is finite and each score a number.
+  bool are_finite() const;
 };
 
 /// Runs a task's model on all of `samples`, each once on any grid, without dropout, longest first. Micro-batches end

@@ -155,6 +155,13 @@ TEST(Benchmark, ScoresEachChoiceBehindItsQuestion) {
     EXPECT_DOUBLE_EQ(metric.standard_error.value(), 0.5);
   }
   EXPECT_DOUBLE_EQ(result.loss.value, 3.5);
+  const TextScore broken[] = {{.loss = std::nan("")}, {.loss = 3}, {.loss = 4}, {.loss = 4}};  // a wrong choice
+  const BenchmarkResult none = set.result(broken, 0);
+  for (const BenchmarkMetric& metric : none.metrics) {
+    EXPECT_TRUE(std::isnan(metric.value)) << metric.name;
+    EXPECT_FALSE(metric.standard_error);
+  }
+  EXPECT_TRUE(std::isnan(none.loss.value));
 }
 
 TEST(Benchmark, BeginsWithWhatTheTokenizerPutsThere) {

@@ -1,4 +1,5 @@
 // Scores of fine-tuning: serialization, results, and means over seeds.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -92,10 +93,12 @@ TEST(Measure, OfValuesIsTheMeanOfBothCorrelations) {
 }
 
 TEST(TaskScores, ThatAreNotFiniteAreRefused) {
-  EXPECT_NO_THROW(train::check_finite({.columns = 2, .scores = {1, -2}, .loss = 3}));
+  EXPECT_NO_THROW(train::check_finite({.columns = 2, .scores = {1, -2}, .loss = 3}, "test"));
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
-  EXPECT_THROW(train::check_finite({.columns = 2, .scores = {1, nan}, .loss = 3}), NumericalError);
-  EXPECT_THROW(train::check_finite({.columns = 2, .scores = {1, -2}, .loss = infinity}), NumericalError);
+  for (const train::TaskScores& scores : {train::TaskScores{2, {1, nan}, 3}, train::TaskScores{2, {1, -2}, infinity}}) {
+    EXPECT_THAT([&] { train::check_finite(scores, "test"); },
+                testing::ThrowsMessage<NumericalError>(testing::HasSubstr("outputs for the test data are not finite")));
+  }
   train::Progress progress;
   progress.iteration = 4;
   EXPECT_TRUE(progress.note_score(0.5));

@@ -120,14 +120,14 @@ void add_metric(const data::BenchmarkMetric& metric, std::int64_t examples, Figu
   if (metric.standard_error) figures.emplace_back(name + "_standard_error", *metric.standard_error);
 }
 
-/// Measures the tasks in lm-eval's definition: prints a line for each, and writes the file of results.
-double measure_benchmarks(const EvalOptions& o, Job& job, const SavedModel& saved) {
+/// Measures the tasks in lm-eval's definition: prints a line for each, and writes the file of results. Throws
+/// NumericalError before the line of a task with a loss that is not finite.
+void measure_benchmarks(const EvalOptions& o, Job& job, const SavedModel& saved) {
   constexpr std::int64_t bootstrap_iterations = 100'000;  // lm-eval's
   const std::int64_t sequence_length = saved.model->execution().sequence_length;
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::vector<io::MeasuredTask> measured;
   std::vector<io::MeasuredGroup> groups;
-  double loss = 0;
   collectively(*job.world, [&] { tokenizer = prompt_tokenizer_of(saved.description, o.model); });
   for (const std::string& name : o.benchmarks) {
     std::optional<BenchmarkRun> run;
@@ -149,7 +149,7 @@ double measure_benchmarks(const EvalOptions& o, Job& job, const SavedModel& save
       examples += part.result.examples;
       losses += part.result.loss.value * static_cast<double>(part.result.examples);
     }
-    loss += losses;
+    check_finite(std::isfinite(losses), o.model.load, saved);
     figures.emplace_back("loss", losses / static_cast<double>(examples));
     if (parts.size() == 1) figures.emplace_back("loss_standard_error", parts.front().result.loss.standard_error);
     figures.emplace_back("total", examples);
@@ -169,7 +169,6 @@ double measure_benchmarks(const EvalOptions& o, Job& job, const SavedModel& save
   collectively(*job.world, [&] {
     if (job.is_root() && !o.output.empty()) io::write_durably(o.output, benchmark_json(measured, groups, settings));
   });
-  return loss;
 }
 
 std::string dataset(std::int64_t sample, const char* name) { return fmt::format("sample-{}/{}", sample, name); }
@@ -239,14 +238,6 @@ void write_logits(train::ParallelModel& model, const data::SampleSource& source,
   log::info("wrote the logits of {} samples to {}", samples.size(), path);
 }
 
-void check_finite(double loss, const std::string& load, DType dtype) {
-  TRIREME_CHECK(
-      std::isfinite(loss), NumericalError,
-      "the loss of {} is not finite: its training diverged, or --dtype {} cannot hold its values; load an earlier "
-      "step, or evaluate in fp32",
-      load, name_of(dtype));
-}
-
 }  // namespace
 
 int eval_command(const CommandLine& line) {
@@ -284,8 +275,7 @@ int eval_command(const CommandLine& line) {
     model::check_sequence_length(config, execution.sequence_length);
   };
   if (o.task == EvalTask::fine_tuned) {
-    const auto [loss, dtype] = evaluate_fine_tuned(o, job, settle);
-    check_finite(loss, o.model.load, dtype);
+    evaluate_fine_tuned(o, job, settle);
     return 0;
   }
   const std::unique_ptr<SavedModel> saved = load_model(job, o.model, settle);
@@ -293,7 +283,7 @@ int eval_command(const CommandLine& line) {
   if (corpus) {
     result = measure_corpus(job, *saved, *corpus);
   } else if (o.task == EvalTask::benchmarks) {
-    result.loss = measure_benchmarks(o, job, *saved);
+    measure_benchmarks(o, job, *saved);
   } else {
     result = measure_task(o, job, *saved);
   }
@@ -301,7 +291,7 @@ int eval_command(const CommandLine& line) {
   if (!o.logits_file.empty()) {
     write_logits(*saved->model, infer::perplexity_windows(*saved->model, *corpus), o.logits_samples, o.logits_file);
   }
-  check_finite(result.loss, o.model.load, saved->model->execution().dtype);
+  check_finite(std::isfinite(result.loss), o.model.load, *saved);
   return 0;
 }
 

@@ -90,12 +90,11 @@ void reorder(const std::vector<std::int64_t>& columns, const data::TaskSamples& 
 
 }  // namespace
 
-std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, const ModelSettler& settle) {
+void evaluate_fine_tuned(const EvalOptions& o, Job& job, const ModelSettler& settle) {
   std::vector<train::TaskSplit> splits;
   std::vector<std::vector<train::TaskScores>> scores(o.data_paths.size());  // by file, then by model
   std::string tokenizer_digest;
   std::optional<std::int64_t> sequence_length;
-  std::pair<double, DType> measured = {0, DType::fp32};
   std::vector<std::string> models = {o.model.load};
   models.insert(models.end(), o.ensemble.begin(), o.ensemble.end());
   for (const std::string& load : models) {
@@ -114,7 +113,6 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
         [&](const checkpoint::RunDescription& description, const model::ModelConfig& config) {
           check_task(o.fine_tuned.task, load, description, config);
         });
-    measured.second = saved->model->execution().dtype;
     const Attributes& attributes = saved->description.attributes;
     const std::string ids_digest =
         data::ids_digest_of(attributes.get<std::string>("tokenizer"), tokenizer_payload(saved->description));
@@ -136,7 +134,7 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
     for (std::size_t i = 0; i < splits.size(); ++i) {
       scores[i].push_back(score_samples(*saved->model, *splits[i].samples));
       reorder(columns, *splits[i].samples, scores[i].back());
-      measured.first += scores[i].back().loss;
+      check_finite(scores[i].back().are_finite(), load, *saved);
     }
   }
   for (std::size_t i = 0; i < splits.size(); ++i) {
@@ -155,7 +153,6 @@ std::pair<double, DType> evaluate_fine_tuned(const EvalOptions& o, Job& job, con
                is_one && splits[i].has_labels && !splits[i].squad ? fmt::format(", \"loss\": {:.17g}", mean_loss) : "");
     std::fflush(stdout);
   }
-  return measured;
 }
 
 }  // namespace trireme::app

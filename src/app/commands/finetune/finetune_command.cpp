@@ -222,8 +222,11 @@ class Finetuning {
     session.restore();
     if (task_.epochs == 0) {
       best = {score_samples(session.model(), *data_.valid.samples), {}};
-      train::check_finite(best.valid);
-      if (data_.test.samples) best.test = score_samples(session.model(), *data_.test.samples);
+      train::check_finite(best.valid, "validation");
+      if (data_.test.samples) {
+        best.test = score_samples(session.model(), *data_.test.samples);
+        train::check_finite(best.test, "test");
+      }
       write_predictions_of(best, suffix_of_seed(seed));
       print_result(session.progress(), seed, 0, session.progress().iteration, best);
       return score_of(session.progress(), best);

@@ -113,6 +113,10 @@ BenchmarkResult BenchmarkTexts::result(std::span<const TextScore> scores, std::i
                            : benchmark_.kind == BenchmarkKind::word  ? result_of_words(scores, bootstrap_iterations)
                                                                      : result_of_pages(scores);
   result.examples = size();
+  if (!std::isfinite(total(scores).loss)) {  // a choice's, perhaps, that no example has as its answer
+    result.loss = {std::nan(""), std::nan("")};
+    for (BenchmarkMetric& metric : result.metrics) metric.value = std::nan(""), metric.standard_error.reset();
+  }
   return result;
 }
 

@@ -58,6 +58,7 @@ class BenchmarkTexts {
   ///   `bootstrap_iterations` draws, in blocks of 1000 with the seeds 0, 1, ...; none for 0.
   /// * `word_perplexity`, `byte_perplexity`: exp(-sum over all pages / number), with the words (separated by white
   ///   space, plus one) or bytes of the pages as published; `bits_per_byte`: the logarithm of the latter to base 2.
+  /// With a loss that is not finite, also of a wrong choice, the mean loss and all figures are NaN.
   BenchmarkResult result(std::span<const TextScore> scores, std::int64_t bootstrap_iterations) const;
 
  private:
