@@ -61,6 +61,13 @@ std::int64_t number_in(std::string_view name, std::string_view prefix) {
   return number && (name.empty() || name.front() == '-') ? *number : -1;
 }
 
+bool belongs_to_step(const std::string& file) {
+  const std::size_t end = std::min(file.rfind('/'), file.size());
+  const std::string name = file.substr(std::min(end + 1, file.size()));
+  return step_in(file.substr(0, end)) >= 0 &&
+         (name == manifest_name || (name.starts_with("rank-") && name.ends_with(".h5")));
+}
+
 std::string manifest_text_of(const std::string& step_folder) {
   const std::string path = step_folder + "/" + manifest_name;
   return reading(path, [&] { return read_whole_file(path, max_manifest_bytes); });

@@ -49,6 +49,9 @@ class CheckpointReader final : public checkpoint::StepReader {
   Prefetcher prefetcher_;
 };
 
+/// Returns whether a file has the name of the manifest in a step's folder, or of a rank's tensors there.
+bool belongs_to_step(const std::string& file);
+
 /// Returns the bytes of the manifest in a step's folder. CheckpointError if it is missing.
 std::string manifest_text_of(const std::string& step_folder);
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/json/json_text.hpp"
+#include "src/base/check.hpp"
 
 namespace trireme::io {
 namespace {
@@ -56,6 +57,12 @@ bool is_superseded(const Json& record, const train::Progress& done) {
   return (done.evaluation_left && record.contains("valid_loss")) || (!done.tested && record.contains("test_loss"));
 }
 
+/// Returns whether the content of a file has a record, or only the beginning of one.
+bool holds_records(const std::string& text) {
+  const std::string begin = R"({"iteration":)";
+  return text.starts_with(begin) || begin.starts_with(text) || text.find('\n' + begin) != text.npos;
+}
+
 }  // namespace
 
 MetricsFile::MetricsFile(const std::string& path, const Backend* backend)
@@ -68,6 +75,9 @@ EarlierIterations MetricsFile::begin(const train::Progress& done) {
         static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
   }
   const std::string text = read_whole_file(path_, std::numeric_limits<std::int64_t>::max(), Symlinks::follow);
+  TRIREME_CHECK(holds_records(text), ConfigError,
+                "<metrics_file> {} holds no records of a run, and would be cut: name another file, or delete it",
+                path_);
   std::int64_t kept_bytes = 0;
   std::string kept_after;  // lines after the first removed one
   bool removes = false;

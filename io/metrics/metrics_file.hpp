@@ -25,7 +25,8 @@ class MetricsFile final : public train::MetricsSink {
   /// peak allocated bytes. Throws as `AppendFile`, here and below.
   explicit MetricsFile(const std::string& path, const Backend* backend = nullptr);
   /// Begins a run resumed from `done`. Removes later iterations, pending evaluations and a partial last line, so every
-  /// line occurs once. Keeps all other lines. A run from the start empties the file.
+  /// line occurs once. Keeps all other lines. A run from the start empties the file. Throws ConfigError, and keeps the
+  /// file, if it is not empty and has no record.
   EarlierIterations begin(const train::Progress& done);
   void write(const train::TrainRecord& record) override;
   void write(const train::EvaluationRecord& record) override;

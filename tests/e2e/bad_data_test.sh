@@ -86,6 +86,12 @@ done
 printf '{"a\\u0000\\u001b[2Jb": -1}' >small.json
 built 3 "entry 'a\x00\x1b[2Jb'" --input corpus.jsonl --tokenizer gpt2 --vocab-file small.json --merge-file vocab.bpe
 refused 2 "corpus.jsonl is both input and output" 1 corpus build --input corpus.jsonl --output corpus.jsonl --tokenizer bytes
+refused 2 "corpus.h5 is both input and output" 2 train "${run[@]}" --metrics-file ./corpus.h5
+refused 2 "corpus.h5 is both input and output" 1 train "${run[@]}" --trace-file corpus.h5
+refused 2 "m would be written twice" 1 train "${run[@]}" --metrics-file m --trace-file m
+cp corpus.jsonl kept.jsonl
+refused 2 "--metrics-file kept.jsonl holds no records of a run" 2 train "${run[@]}" --metrics-file kept.jsonl
+check "a file that holds no records stays" cmp corpus.jsonl kept.jsonl
 refused 2 "pipe.h5 is there and is not a file" 2 corpus build --input corpus.jsonl --output pipe.h5 --tokenizer bytes
 refused 2 "pipe.h5 is there and is not a file" 1 corpus sample corpus.h5 --share 0.5 --output pipe.h5
 refused 2 "pipe.h5 is there and is not a file" 2 corpus clean --input corpus.jsonl --output pipe.h5 \

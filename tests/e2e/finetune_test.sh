@@ -259,6 +259,9 @@ refused 2 "give --pretrained-checkpoint, or --load" 1 "${tune[@]}"
 refused 3 "batches of 4 examples, this one of 2, so that epochs differ. Give --global-batch-size 4" \
   1 "${base[@]}" --train-data race --global-batch-size 2 --epochs 3 --load stopped --save stopped
 refused 2 "dev.jsonl is both input and output" 2 "${tune[@]}" --pretrained-checkpoint bert --predictions-file ./dev.jsonl
+refused 2 "dev.jsonl is both input and output" 1 "${tune[@]}" --pretrained-checkpoint bert --trace-file dev.jsonl
+mkdir folder && race 1 >folder/1.txt
+refused 2 "folder/1.txt is both input and output" 2 "${base[@]}" --train-data folder --pretrained-checkpoint bert --predictions-file folder/1.txt
 refused 2 "p.json would be written twice" 1 "${answer[@]/#n.json/p.json}" --valid-data squad.json --pretrained-checkpoint bert
 refused 2 "--save ./bert is the folder of the pretrained model" 2 "${tune[@]}" --pretrained-checkpoint bert --save ./bert
 refused 2 "--doc-stride is for --task SQUAD" 1 "${tune[@]}" --pretrained-checkpoint bert --doc-stride 4

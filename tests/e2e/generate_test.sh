@@ -128,6 +128,7 @@ check "no tokens have no log-probabilities" grep -q '"logprobs":\[\],"top_logpro
 
 # Files and options that cannot be used.
 refused 2 "--output one.jsonl exists: remove it, or add --resume to continue it" 2 "${prompts[@]}" --output one.jsonl
+refused 2 "prompts.jsonl is both input and output" 2 "${prompts[@]}" --output ./prompts.jsonl --resume
 timeout -k 5 60 "$trireme" generate --load saved --follow --prompts ship.jsonl --max-new-tokens 1 >/dev/full 2>err
 check "output that does not arrive ends the program" [ "$? $(grep -c 'cannot write to standard output: No space' err)" = "5 1" ]
 head -3 one.jsonl | sed 2d >mixed.jsonl

@@ -144,6 +144,10 @@ refused 2 "--limit needs --task with a task in lm-eval's definition" 1 eval --lo
 mkdir two && cp valid.jsonl two/train.jsonl && cp valid.jsonl two/other.jsonl
 refused 3 "two: none of the 2 data files (other.jsonl, train.jsonl) there is named as the validation data of piqa" \
   1 eval --load gpt --task piqa --data-path two
+refused 2 "two/train.jsonl is both input and output" 2 eval --load gpt --task piqa --data-path valid.jsonl --num-fewshot 1 \
+  --fewshot-data two/ --output two/train.jsonl
+refused 2 "shown.jsonl is both input and output" \
+  1 eval --load gpt --task piqa --data-path valid.jsonl --num-fewshot 1 --fewshot-data shown.jsonl --output ./shown.jsonl
 
 # While training: the figures that eval finds, in the metrics and as curves.
 done_by 1 corpus build --input corpus.jsonl --output bpe.h5 --tokenizer huggingface --tokenizer-model "$published/model/tokenizer.json"

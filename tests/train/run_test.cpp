@@ -299,5 +299,23 @@ TEST(MetricsOfARunThatContinues, KeepEveryLineThatIsNotRewritten) {
   EXPECT_EQ(content_of(path), "") << "a run from the start";
 }
 
+TEST(MetricsOfARun, DoNotReplaceAFileOfOtherContent) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "metrics.jsonl";
+  for (const char* content : {"{\"text\": \"a\"}\n", "\x89HDF\n\n", "{\"iterations\": 1}\n"}) {
+    std::ofstream(path) << content;
+    for (const std::int64_t iteration : {0, 2}) {
+      EXPECT_THAT([&] { io::MetricsFile(path).begin({.iteration = iteration}); },
+                  testing::ThrowsMessage<ConfigError>(testing::HasSubstr("holds no records of a run")));
+      EXPECT_EQ(content_of(path), content);
+    }
+  }
+  for (const char* content : {"", "{\"it", "{\"iteration\": 1, \"lm_loss\": ", "a note\n{\"iteration\": 1}\n"}) {
+    std::ofstream(path) << content;
+    io::MetricsFile(path).begin({});
+    EXPECT_EQ(content_of(path), "") << content;
+  }
+}
+
 }  // namespace
 }  // namespace trireme::test

@@ -129,6 +129,9 @@ class Options {
   bool takes_value(const std::string& name) const { return find(name) != nullptr && find(name)->arity != Arity::flag; }
   bool takes_list(const std::string& name) const { return find(name) != nullptr && find(name)->arity == Arity::list; }
 
+  /// Returns the files of options that were given.
+  const std::vector<std::string>& config_files() const { return config_files_; }
+
   /// Lines "name = value" of a file of options.
   using Lines = std::vector<std::pair<std::string, std::string>>;
   /// Makes `parse` read a file's lines as `translate` returns them, which adds its problems to the others.

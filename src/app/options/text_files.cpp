@@ -1,8 +1,9 @@
 #include "src/app/options/text_files.hpp"
 
-#include <algorithm>
+#include <set>
 #include <span>
 
+#include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/posix/durable_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
@@ -23,15 +24,17 @@ std::string read_text_file(const std::string& option, const std::string& path, s
 }
 
 void check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs) {
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].empty()) continue;
-    const auto is_same = [&](const std::string& other) {
-      return !other.empty() && io::full_path(other) == io::full_path(outputs[i]);
-    };
-    TRIREME_CHECK(std::ranges::none_of(inputs, is_same), ConfigError,
-                  "{} is both input and output: name another output", outputs[i]);
-    TRIREME_CHECK(std::none_of(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(i), is_same), ConfigError,
-                  "{} would be written twice: name a file for each output", outputs[i]);
+  std::set<std::string> read, written;  // full paths
+  for (const std::string& input : inputs) {
+    if (!input.empty()) read.insert(io::full_path(input));
+  }
+  for (const std::string& output : outputs) {
+    if (output.empty()) continue;
+    const std::string path = io::full_path(output);
+    TRIREME_CHECK(!read.contains(path), ConfigError, "{} is both input and output: name another output", output);
+    TRIREME_CHECK(written.insert(path).second, ConfigError, "{} would be written twice: name a file for each output",
+                  output);
+    TRIREME_CHECK(!io::belongs_to_step(path), ConfigError, "{} belongs to a checkpoint: name another output", output);
   }
 }
 

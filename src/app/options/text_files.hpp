@@ -10,7 +10,7 @@ namespace trireme::app {
 /// DataError if it has more than `max_bytes` or is not a regular file.
 std::string read_text_file(const std::string& option, const std::string& path, std::int64_t max_bytes = 1 << 20);
 
-/// Throws ConfigError if an output is one of the inputs, or another output. Ignores empty names.
+/// Throws ConfigError if an output is one of the inputs, another output, or a checkpoint's file. Ignores empty names.
 void check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs);
 
 /// Writes the file that `option` names, completely or not at all. Throws IoError, which names the option.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <utility>
 
 #include "src/app/manual/terminal_text.hpp"
@@ -192,6 +193,16 @@ std::vector<WeightedPath> DataOptions::corpora() const {
 std::vector<BlendFileStage> DataOptions::stages() const {
   return blend.empty() ? std::vector{BlendFileStage{.corpora = corpora()}}
                        : parse_blend(read_text_file("blend", blend), blend);
+}
+
+std::vector<std::string> DataOptions::files() const {
+  std::vector<std::string> list = {blend, tokenizer.vocabulary_file, tokenizer.merge_file, tokenizer.model};
+  const auto add = [&](const auto& part) {
+    std::ranges::transform(part.corpora, std::back_inserter(list), &WeightedPath::path);
+  };
+  std::ranges::for_each(stages(), add);
+  std::ranges::for_each(other_corpora(), add);
+  return list;
 }
 
 std::vector<DataOptions::SplitPaths> DataOptions::named_corpora() const {

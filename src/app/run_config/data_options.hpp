@@ -79,6 +79,8 @@ struct DataOptions {
   std::vector<BlendFileStage> stages() const;
   /// Likewise `valid_path`, `test_path`, and `valid_set_words`.
   std::vector<SplitPaths> other_corpora() const;
+  /// Returns the files that all these options name. Throws likewise.
+  std::vector<std::string> files() const;
 
  private:
   /// Reads `path` or `train_path`.

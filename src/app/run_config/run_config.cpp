@@ -1,5 +1,7 @@
 #include "src/app/run_config/run_config.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "src/base/text.hpp"
@@ -33,6 +35,13 @@ RunConfigReader::RunConfigReader(Options& options, RunKind kind) : options_(opti
   config_.checkpoint.declare(options, kind);
   config_.run.declare(options);
   config_.report.declare(options);
+}
+
+std::vector<std::string> RunConfigReader::inputs() const {
+  std::vector<std::string> files = options_.config_files();
+  std::ranges::move(config_.data.files(), std::back_inserter(files));
+  files.insert(files.end(), {config_.run.sample_prompts, config_.run.tasks.path});
+  return files;
 }
 
 std::vector<std::string> RunConfigReader::take_model(const Attributes& stored) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "src/app/run_config/batch_options.hpp"
@@ -66,6 +67,8 @@ class RunConfigReader {
 
   /// Returns the options as parsed. Those of the grid and the device are final.
   const RunConfig& parsed() const { return config_; }
+  /// Returns the files and folders that the run reads besides checkpoints. Throws as DataOptions::stages.
+  std::vector<std::string> inputs() const;
   /// Takes the model, its dropout and the sequence length from a checkpoint, as ModelOptions::take does. Call it before
   /// `settle`. Throws CheckpointError for a model of a task.
   std::vector<std::string> take_model(const Attributes& stored);

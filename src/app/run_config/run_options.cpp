@@ -1,10 +1,18 @@
 #include "src/app/run_config/run_options.hpp"
 
+#include "io/metrics/attempt_file.hpp"
 #include "src/app/run_config/device_options.hpp"
 #include "src/base/text.hpp"
 #include "src/data/tasks/zero_shot/benchmark.hpp"
 
 namespace trireme::app {
+
+std::vector<std::string> RunOptions::outputs(const std::string& suffix) const {
+  std::vector<std::string> files;
+  if (!metrics_file.empty()) files = {metrics_file + suffix, io::AttemptFile::beside(metrics_file + suffix)};
+  if (!trace_file.empty()) files.push_back(trace_file + suffix);
+  return files;
+}
 
 void RunOptions::declare_intervals(Options& options, RunKind kind) {
   options.add("log-interval", &schedule.log_interval, "N", "Iterations between lines of the log.", at_least(1));

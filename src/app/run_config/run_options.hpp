@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/app/options/options.hpp"
 #include "src/app/options/problems.hpp"
@@ -33,6 +34,9 @@ struct RunOptions {
   bool log_options = false;
   bool dry_run = false;
   bool no_selftest = false;
+
+  /// Returns the files that a run writes besides checkpoints and folders, with `suffix` after the given names.
+  std::vector<std::string> outputs(const std::string& suffix = "") const;
 
   void declare_intervals(Options& options, RunKind kind = RunKind::pretraining);
   void declare(Options& options);

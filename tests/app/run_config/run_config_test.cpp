@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 
 #include "tests/app/run_config/read_config.hpp"
 #include "tests/support/message_of.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace trireme::app {
 namespace {
@@ -43,6 +45,25 @@ TEST(RunConfig, ReportsTheProblemsOfAllGroupsAtOnce) {
   }
   for (const auto& [words, problem] : problems) EXPECT_THAT(message, HasSubstr(problem));
   EXPECT_EQ(std::ranges::count(message, '\n') + 1, std::ssize(problems)) << message;
+}
+
+TEST(RunConfig, NamesTheFilesThatARunReadsAndWrites) {
+  const test::TemporaryDirectory directory;
+  std::ofstream(directory / "given.ini") << "lr = 1\n";
+  std::ofstream(directory / "blend.txt") << "1 a.h5\nfrom step 4\n1 b.h5\n";
+  Options options("trireme train", "");
+  RunConfigReader reader(options);
+  options.parse(Words("--model gpt2-124m --valid-data-path c.h5 --valid-set one=d.h5 --vocab-file v.json "
+                      "--sample-prompts p.txt --eval-tasks piqa --eval-tasks-path tasks --metrics-file m --trace-file "
+                      "t") +
+                Words{"--config", directory / "given.ini", "--blend", directory / "blend.txt"});
+  EXPECT_THAT(reader.inputs(),
+              ::testing::IsSupersetOf({directory / "given.ini", directory / "blend.txt", std::string("a.h5"),
+                                       std::string("b.h5"), std::string("c.h5"), std::string("d.h5"),
+                                       std::string("v.json"), std::string("p.txt"), std::string("tasks")}));
+  const RunOptions& run = reader.parsed().run;
+  EXPECT_THAT(run.outputs(".seed-1"), ::testing::ElementsAre("m.seed-1", "m.seed-1.lives", "t.seed-1"));
+  EXPECT_THAT(RunOptions().outputs(), ::testing::IsEmpty());
 }
 
 TEST(RunConfig, RecordsOptionsInUtf8) {

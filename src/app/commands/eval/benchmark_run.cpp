@@ -1,6 +1,7 @@
 #include "src/app/commands/eval/benchmark_run.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "src/app/commands/eval/benchmark_files.hpp"
@@ -21,6 +22,18 @@ void BenchmarkOptions::declare(Options& options) {
               "what lm-eval takes: the validation data, for lambada_openai the test data.");
   options.add("fewshot-seed", &shot_seed, "N", "Seed of the draws of each task.");
   options.add("limit", &limit, "N", "Only the first N examples of each task.", countable());
+}
+
+std::vector<std::string> BenchmarkOptions::shown_files(const data::Benchmark& benchmark,
+                                                       const std::string& path) const {
+  return benchmark_files(benchmark, shot_data.empty() ? path : shot_data, benchmark.shot_split);
+}
+
+std::vector<std::string> BenchmarkOptions::files(const data::Benchmark& benchmark, const std::string& path) const {
+  std::vector<std::string> read = benchmark_files(benchmark, path, benchmark.split);
+  const bool shows = shots > 0 && benchmark.kind != data::BenchmarkKind::pages;
+  if (shows) std::ranges::move(shown_files(benchmark, path), std::back_inserter(read));
+  return read;
 }
 
 namespace {
@@ -46,9 +59,8 @@ BenchmarkRun::BenchmarkRun(const data::Benchmark& benchmark, const BenchmarkOpti
                         benchmark.group_field);
   std::map<std::string, std::vector<TaskDocument>> pools;
   if (shots_ > 0) {
-    const std::string& shot_path = options.shot_data.empty() ? path : options.shot_data;
     const bool is_same = options.shot_data.empty() && benchmark.shot_split == benchmark.split;
-    const std::vector<std::string> files = benchmark_files(benchmark, shot_path, benchmark.shot_split);
+    const std::vector<std::string> files = options.shown_files(benchmark, path);
     TRIREME_CHECK(is_same || files != std::vector{path}, ConfigError,
                   "--num-fewshot {} needs {} data of {} to show, and --data-path {} is the evaluated file. Give "
                   "--fewshot-data, or a folder with both",

@@ -20,6 +20,10 @@ struct BenchmarkOptions {
   std::uint64_t shot_seed = 1234;  ///< lm-eval's default
   std::optional<std::int64_t> limit;
   void declare(Options& options);
+  /// Returns the files of a task at `path` that the examples to show come from. Throws as benchmark_files.
+  std::vector<std::string> shown_files(const data::Benchmark& benchmark, const std::string& path) const;
+  /// Returns the files of a task at `path` that are read. Throws likewise.
+  std::vector<std::string> files(const data::Benchmark& benchmark, const std::string& path) const;
 };
 
 /// A published task, read from its files: one set of texts, or one for each group of examples, such as MMLU's subjects.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "src/app/commands/eval/fine_tuned.hpp"
 #include "src/app/commands/eval/token_progress.hpp"
 #include "src/app/commands/eval/zero_shot_task.hpp"
+#include "src/app/commands/finetune/task_data.hpp"
 #include "src/app/job/job.hpp"
 #include "src/app/megatron/translation.hpp"
 #include "src/app/options/text_files.hpp"
@@ -238,6 +240,20 @@ void write_logits(train::ParallelModel& model, const data::SampleSource& source,
   log::info("wrote the logits of {} samples to {}", samples.size(), path);
 }
 
+/// Returns the files of data that an evaluation reads.
+std::vector<std::string> inputs_of(const EvalOptions& o) {
+  std::vector<std::string> inputs = o.data_paths;
+  if (o.task == EvalTask::fine_tuned) {
+    for (const std::string& path : o.data_paths) {
+      std::ranges::move(task_files(o.fine_tuned.task, path), std::back_inserter(inputs));
+    }
+  }
+  for (const std::string& name : o.benchmarks) {
+    std::ranges::move(o.benchmark.files(*data::find_benchmark(name), o.data_path), std::back_inserter(inputs));
+  }
+  return inputs;
+}
+
 }  // namespace
 
 int eval_command(const CommandLine& line) {
@@ -263,7 +279,7 @@ int eval_command(const CommandLine& line) {
         outputs.push_back(fmt::format("{}.{}", file, i));
       }
     }
-    check_outputs(outputs, o.data_paths);
+    check_outputs(outputs, inputs_of(o));
   });
   std::shared_ptr<data::TokenStore> corpus;
   if (o.task == EvalTask::perplexity) corpus = open_corpus(*job.world, o.data_path);

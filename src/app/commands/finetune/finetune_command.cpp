@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 
 #include "io/posix/folder.hpp"
 #include "io/posix/folder_lock.hpp"
@@ -41,12 +42,7 @@ class Finetuning {
              RunConfigReader& reader)
       : options_(options), translation_(translation), task_(task), job_(job), reader_(reader) {
     collectively(*job_.world, [&] {
-      std::vector<std::string> inputs = task_.train;
-      for (const auto* paths : {&task_.valid, &task_.test}) inputs.insert(inputs.end(), paths->begin(), paths->end());
-      check_outputs({task_.predictions_file, task_.n_best_file}, inputs);
-      for (const std::string& file : {task_.predictions_file, task_.n_best_file}) {
-        if (job_.is_root() && !file.empty()) io::check_writable(file);  // fails before hours of training
-      }
+      if (job_.is_root()) check_files();
     });
     open_model(task_.pretrained);
     read_data();
@@ -70,6 +66,29 @@ class Finetuning {
   }
 
  private:
+  /// Fails before hours of training if a file cannot be written, or is one that is read.
+  void check_files() const {
+    std::vector<std::string> inputs = reader_.inputs(), outputs;
+    for (const auto* paths : {&task_.train, &task_.valid, &task_.test}) {
+      for (const std::string& path : *paths)
+        std::ranges::move(task_files(task_.task, path), std::back_inserter(inputs));
+    }
+    const RunConfig& parsed = reader_.parsed();
+    for (int i = 0; i < task_.seeds; ++i) {
+      const std::string suffix = suffix_of_seed(parsed.seed + static_cast<std::uint64_t>(i));
+      std::ranges::move(parsed.run.outputs(suffix), std::back_inserter(outputs));
+      if (suffix.empty()) continue;
+      for (const std::string& file : {task_.predictions_file, task_.n_best_file}) {
+        if (!file.empty()) outputs.push_back(file + suffix);
+      }
+    }
+    for (const std::string& file : {task_.predictions_file, task_.n_best_file}) {
+      outputs.push_back(file);
+      if (!file.empty()) io::check_writable(file);
+    }
+    check_outputs(outputs, inputs);
+  }
+
   /// Opens the checkpoint of the pretrained model, or of the run to resume. Reads its configuration and tokenizer.
   void open_model(const std::string& pretrained) {
     const CheckpointOptions& checkpoint = reader_.parsed().checkpoint;

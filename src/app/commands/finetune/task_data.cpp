@@ -22,9 +22,10 @@ bool append_texts(const std::string& folder, std::vector<std::string>& files) {
   return files.size() > before;
 }
 
-/// Returns the files of a folder, or `path` itself.
-std::vector<std::string> files_of(const std::string& path, bool takes_folders) {
-  if (!takes_folders || !io::is_folder(path + "/.")) return {path};
+}  // namespace
+
+std::vector<std::string> task_files(const train::FinetuneTask& task, const std::string& path) {
+  if (!task.is_race() || !io::is_folder(path + "/.")) return {path};
   std::vector<std::string> files;
   bool found = append_texts(path, files);
   if (!found) {
@@ -36,6 +37,8 @@ std::vector<std::string> files_of(const std::string& path, bool takes_folders) {
   TRIREME_CHECK(found, DataError, "{}: there are no files *.txt in the folder or its subfolders", path);
   return files;
 }
+
+namespace {
 
 void log_skipped(const data::BadLines& bad) {
   if (bad.count() == 0) return;
@@ -82,7 +85,7 @@ train::TaskSplit read_files(const TaskOptions& options, const std::vector<std::s
   };
   for (const std::string& given : paths) {
     const std::int64_t before = labels();
-    for (const std::string& path : files_of(given, options.task.is_race())) read_one(path);
+    for (const std::string& path : task_files(options.task, given)) read_one(path);
     if (labels() > before) split.sets.emplace_back(given, labels() - before);
   }
   split.digest = digest(digests.data(), digests.size());

@@ -21,8 +21,12 @@ struct TaskTokenizer {
 /// Throws DataError if a BERT's vocabulary lacks one of them.
 TaskTokenizer make_task_tokenizer(const std::string& name, const std::string& payload, bool is_bert);
 
-/// Reads the files at `paths`. For RACE these may be folders: reads their files *.txt or, if there are none, those of
-/// their subfolders. Logs what it skips. Throws DataError for bad files, and if no example remains. Collective.
+/// Returns the files of a task at `path`. For RACE that may be a folder: its files *.txt or, if there are none, those
+/// of its subfolders. Throws DataError if there are none either.
+std::vector<std::string> task_files(const train::FinetuneTask& task, const std::string& path);
+
+/// Reads the files at `paths`. Logs what it skips. Throws DataError for bad files, and if no example remains.
+/// Collective.
 train::TaskSplit read_task(Communicator& world, const TaskOptions& options, const std::vector<std::string>& paths,
                            const TaskTokenizer& tokenizer, std::int64_t sequence_length, SplitUse use);
 

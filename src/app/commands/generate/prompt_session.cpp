@@ -12,6 +12,7 @@
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
 #include "src/app/job/progress_bar.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
 #include "src/base/timer.hpp"
@@ -79,6 +80,7 @@ EarlierResults PromptSession::open_output() {
   EarlierResults earlier;
   if (options_.writes_to_stdout() || has_output_) return earlier;
   collectively(*job_.world, [&] {
+    check_outputs({options_.output}, {options_.file(), options_.chat_template});
     TRIREME_CHECK(options_.resume || !io::is_there(options_.output), ConfigError,
                   "--output {} exists: remove it, or add --resume to continue it", options_.output);
   });

@@ -9,6 +9,7 @@
 #include "src/app/job/memory_report.hpp"
 #include "src/app/job/saved_model.hpp"
 #include "src/app/megatron/translation.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
 
@@ -44,6 +45,9 @@ int train_command(const CommandLine& line) {
   Job job(line.environment(), options, reader.parsed().parallel.grid, reader.parsed().device);
   if (reader.parsed().checkpoint.use_model) take_checkpoint_model(job, reader);
   const RunConfig& config = reader.settle(job.grid.data_size());
+  collectively(*job.world, [&] {
+    if (job.is_root()) check_outputs(config.run.outputs(), reader.inputs());
+  });
   check_training_type(*job.backend, config.precision.dtype, config.precision.fp8);
   if (!config.run.no_selftest) test_kernels(job, config.precision.dtype, config.device, config.precision.fp8);
 
