@@ -68,9 +68,8 @@ std::vector<BatchLoader::Sample> Trainer::update_samples(const data::SampleSourc
   return list;
 }
 
-BatchLoader::Form Trainer::form_of_update(std::int64_t size) const {
-  const bool is_shortened = model_.execution().variable_lengths && size <= largest_batch_;
-  return {options_.loss_average, is_shortened ? model_.length_multiple() : 0};
+BatchLoader::Form Trainer::form_of_update() const {
+  return {options_.loss_average, model_.execution().variable_lengths ? model_.length_multiple() : 0};
 }
 
 Trainer::Work Trainer::work_of(const std::vector<model::MicroBatch>& micro_batches, std::int64_t batch_size) const {
@@ -154,8 +153,11 @@ std::optional<EvaluationRecord> Trainer::evaluate(const data::SampleSource& samp
   double correct = 0;
   bool stopped = false;
   for (std::int64_t i = 0; i < iterations && !stopped; ++i) {
-    model_.run(loader_.load(samples, batch_samples(begin + i * batch_size, 0, batch_size),
-                            {.length_multiple = form_of_update(batch_size).length_multiple}),
+    Begun batch;
+    batch.samples = batch_samples(begin + i * batch_size, 0, batch_size);
+    batch.record.batch_size = batch_size;
+    take_memory(samples, batch);
+    model_.run(loader_.load(samples, batch.samples, {.length_multiple = form_of_update().length_multiple}),
                {.limits_experts = true});
     const LabelCounts loaded = loaded_labels();
     mine.tokens += loaded.tokens;

@@ -107,9 +107,8 @@ class Trainer {
   /// its gradient is a sum over samples; each keeps its number.
   std::vector<BatchLoader::Sample> update_samples(const data::SampleSource& samples, std::int64_t first,
                                                   std::int64_t size) const;
-  /// Form of an update's micro-batches. The first update of a size is not shortened, so that it takes the memory of the
-  /// longest micro-batches, as predicted.
-  BatchLoader::Form form_of_update(std::int64_t size) const;
+  /// Form of an update's micro-batches.
+  BatchLoader::Form form_of_update() const;
   /// Tokens and model FLOPs of an update on all ranks.
   struct Work {
     double tokens = 0;
@@ -135,6 +134,12 @@ class Trainer {
     bool updates = false;  // the update is enqueued, if the device decides
     bool is_read = false;  // the record has the outcome
   };
+  /// Returns whether memory of batches of `size` samples with variable lengths is still to be taken.
+  bool needs_memory(std::int64_t size) const { return model_.execution().variable_lengths && size > largest_batch_; }
+  /// If needed, computes the gradients of the samples of `begun` beforehand, in micro-batches of full length, which
+  /// takes the memory that was predicted. Shorter ones reuse it: memory would be fragmented if they grew. Discards the
+  /// results, so that those of the run do not depend on where its processes began.
+  void take_memory(const data::SampleSource& samples, Begun begun);
   /// Begins the iteration after `progress`. `loss_scaler` gives its scale. Calls `before_backward`, if given, before
   /// the first backward.
   Begun begin(const data::SampleSource& samples, const Progress& progress, const optim::LossScaler& loss_scaler,
@@ -206,7 +211,7 @@ class Trainer {
   std::optional<StepGuard> guard_;
   std::optional<ReplicaCheck> replicas_;
   Progress progress_;
-  std::int64_t largest_batch_ = 0;  // samples of the largest update so far
+  std::int64_t largest_batch_ = 0;  // samples of the largest batch whose memory is taken
   std::function<void()> before_update_;
   std::optional<Begun> next_;  // the iteration begun ahead
   ExposedCommunication* communication_ = nullptr;

@@ -51,6 +51,9 @@ Trainer::Begun Trainer::begin(const data::SampleSource& samples, const Progress&
     record.lm_loss = record.grad_norm = std::numeric_limits<double>::quiet_NaN();
     return begun;
   }
+  begun.samples = update_samples(samples, progress.consumed_samples, record.batch_size);
+  begun.form = form_of_update();
+  take_memory(samples, begun);
   load_batch(samples, progress, begun);
   begun.work = work_of(begun.micro_batches, record.batch_size);
   begun.parts = loss_parts(record.batch_size);
@@ -60,10 +63,20 @@ Trainer::Begun Trainer::begin(const data::SampleSource& samples, const Progress&
   return begun;
 }
 
+void Trainer::take_memory(const data::SampleSource& samples, Begun begun) {
+  const std::int64_t size = begun.record.batch_size;
+  if (!needs_memory(size)) return;
+  largest_batch_ = size;
+  begun.micro_batches = loader_.load(samples, begun.samples, {begun.form.average});
+  begun.parts = loss_parts(size);
+  run_again(begun);
+}
+
 bool Trainer::may_run_ahead(const Begun& begun) const {
   const bool has_times = model_.trace() != nullptr && model_.trace()->has_times();
   return begun.updates && !model_.backend().memory_is_host() && communication_ == nullptr && !has_times &&
-         !is_left_out(begun.record.iteration + 1);
+         !is_left_out(begun.record.iteration + 1) &&
+         !needs_memory(batches_.size(progress_.consumed_samples + begun.record.batch_size));
 }
 
 void Trainer::run_ahead(const data::SampleSource& samples, Begun& begun) {
@@ -117,16 +130,12 @@ void Trainer::complete(const data::SampleSource& samples, Begun& begun) {
 
 void Trainer::load_batch(const data::SampleSource& samples, const Progress& progress, Begun& begun) {
   const TraceScope reading(model_.trace(), "read samples", "data");
-  const std::int64_t first = progress.consumed_samples, batch_size = begun.record.batch_size;
-  begun.samples = update_samples(samples, first, batch_size);
-  begun.form = form_of_update(batch_size);
   begun.micro_batches = loader_.load(samples, begun.samples, begun.form);
-  largest_batch_ = std::max(largest_batch_, batch_size);
-  std::int64_t next = first + batch_size;
+  std::int64_t next = progress.consumed_samples + begun.record.batch_size;
   for (std::int64_t i = progress.iteration + 2; is_left_out(i); ++i) next += batches_.size(next);
   const std::int64_t next_size = batches_.size(next);
   if (next + next_size <= samples.size()) {
-    loader_.read_ahead(samples, update_samples(samples, next, next_size), form_of_update(next_size));
+    loader_.read_ahead(samples, update_samples(samples, next, next_size), form_of_update());
   }
 }
 

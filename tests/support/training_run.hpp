@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "src/checkpoint/state.hpp"
 #include "src/comm/device_communicators.hpp"
 #include "src/comm/self_communicator.hpp"
 #include "src/data/dataset/gpt_data.hpp"
@@ -179,6 +181,17 @@ struct TrainingRun {
   train::ParallelModel gpt;
   train::Trainer trainer;
 };
+
+/// Copies the tensors of a run's checkpoint to another run in the same layout, in host memory.
+inline void copy_state(TrainingRun& from, TrainingRun& to) {
+  const std::vector<checkpoint::StateTensor> source = from.trainer.state_tensors();
+  const std::vector<checkpoint::StateTensor> target = to.trainer.state_tensors();
+  ASSERT_EQ(source.size(), target.size());
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    ASSERT_EQ(source[i].data.size_bytes(), target[i].data.size_bytes());
+    std::memcpy(target[i].data.data(), source[i].data.data(), source[i].data.size_bytes());
+  }
+}
 
 /// Trains on the ranks of `world`. Collective.
 inline Curve training_curve(Communicator& world, const TrainingRunConfig& config, const Layout& layout,

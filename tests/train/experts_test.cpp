@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "tests/fakes/slow_communicator.hpp"
@@ -224,11 +223,7 @@ TEST(Experts, BalanceByTheLoadsOfTheLastGlobalBatch) {
   Attributes state = run.trainer.state_attributes();
   EXPECT_EQ(state.texts().at("state.expert_loads.0"), "32 32 0 0");
   for (TrainingRun* other : {&resumed, &forgetful}) {
-    const std::vector<checkpoint::StateTensor> from = run.trainer.state_tensors();
-    std::vector<checkpoint::StateTensor> to = other->trainer.state_tensors();
-    for (std::size_t i = 0; i < to.size(); ++i) {
-      std::memcpy(to[i].data.data(), from[i].data.data(), to[i].data.size_bytes());
-    }
+    test::copy_state(run, *other);
     other->trainer.restore(state);
     Attributes::Texts texts = state.texts();
     texts.erase("state.expert_loads.0");

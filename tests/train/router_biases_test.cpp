@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "src/backend/host_numbers.hpp"
@@ -144,11 +143,7 @@ TEST(RouterBiases, OfAResumedRunHaveTheSameBits) {
     config.steps = 4;
     TrainingRun run(test::world(), config, layout), resumed(test::world(), config, layout);
     for (int step = 0; step < 2; ++step) run.step();
-    const std::vector<checkpoint::StateTensor> from = run.trainer.state_tensors();
-    std::vector<checkpoint::StateTensor> to = resumed.trainer.state_tensors();
-    for (std::size_t i = 0; i < to.size(); ++i) {
-      std::memcpy(to[i].data.data(), from[i].data.data(), to[i].data.size_bytes());
-    }
+    test::copy_state(run, resumed);
     resumed.trainer.restore(run.trainer.state_attributes());
     for (int step = 0; step < 2; ++step) {
       EXPECT_EQ(resumed.step().lm_loss, run.step().lm_loss);
