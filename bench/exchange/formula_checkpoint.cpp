@@ -54,9 +54,9 @@ int run(const mpi::MpiEnvironment& environment, const std::string& preset, const
   input.source = std::make_unique<FormulaSource>(input.config);
   input.tokenizer = data::make_null_tokenizer(input.config.vocabulary, input.config.vocabulary - 1);
   exchange::TensorMapBuilder map(input.config);
-  std::vector<std::size_t> tensors;
+  exchange::MatchedTensors tensors;
   for (const exchange::ForeignTensor& tensor : input.source->tensors()) {
-    tensors.push_back(tensors.size());
+    tensors.push_back({tensors.size()});
     map.same(tensor.name, tensor.name);
   }
   io::CheckpointStore store(folder);

@@ -1,5 +1,7 @@
 #include "io/json/chat_json.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "io/json/json_text.hpp"
@@ -18,7 +20,9 @@ constexpr std::size_t max_depth = 100;
 /// Builds the values of templates from JSON, members in their order.
 class ValueBuilder : public nlohmann::json_sax<json> {
  public:
-  explicit ValueBuilder(std::string where) : where_(std::move(where)) {}
+  /// Takes numbers without regard to their size under names of the outermost object that `ignores` accepts.
+  explicit ValueBuilder(std::string where, bool (*ignores)(std::string_view name) = nullptr)
+      : where_(std::move(where)), ignores_(ignores) {}
 
   Value take() { return std::move(result_); }
 
@@ -26,10 +30,13 @@ class ValueBuilder : public nlohmann::json_sax<json> {
   bool boolean(bool value) override { return add(Value::boolean(value)); }
   bool number_integer(std::int64_t value) override { return add(Value::integer(value)); }
   bool number_unsigned(std::uint64_t value) override {
-    TRIREME_CHECK(value <= INT64_MAX, DataError, "{}: the integer {} needs more than 64 bits", where_, value);
+    if (value > INT64_MAX) return large_integer(static_cast<double>(value), std::to_string(value));
     return add(Value::integer(static_cast<std::int64_t>(value)));
   }
-  bool number_float(double value, const std::string&) override { return add(Value::number(value)); }
+  bool number_float(double value, const std::string& text) override {
+    if (text.find_first_of(".eE") == text.npos) return large_integer(value, text);
+    return add(Value::number(value));
+  }
   bool string(std::string& text) override { return add(Value::text(std::move(text))); }
   bool binary(json::binary_t&) override { return false; }  // JSON has none
   bool start_object(std::size_t) override { return start(true); }
@@ -53,6 +60,13 @@ class ValueBuilder : public nlohmann::json_sax<json> {
   }
 
  private:
+  bool large_integer(double value, const std::string& text) {
+    const bool is_ignored =
+        ignores_ != nullptr && !levels_.empty() && levels_.front().is_object && ignores_(levels_.front().key);
+    TRIREME_CHECK(is_ignored, DataError, "{}: the integer {} needs more than 64 bits with its sign", where_, text);
+    return add(Value::number(value));
+  }
+
   struct Level {
     bool is_object = false;
     std::string key;
@@ -77,6 +91,7 @@ class ValueBuilder : public nlohmann::json_sax<json> {
   }
 
   std::string where_;
+  bool (*ignores_)(std::string_view name);
   std::vector<Level> levels_;
   Value result_;
 };
@@ -127,12 +142,24 @@ Chat chat_of(Values messages) {
   return chat;
 }
 
-Chat parse_chat(std::string_view text, const std::string& where) {
-  const Value chat = parse_value(text, where);
+namespace {
+
+bool is_no_chat_member(std::string_view name) {
+  constexpr std::string_view members[] = {"messages", "conversations", "tools", "documents", "chat_template_kwargs"};
+  return std::ranges::find(members, name) == std::end(members);
+}
+
+Chat parse_members(std::string_view text, const std::string& where, bool is_prompt) {
+  ValueBuilder builder(where, is_no_chat_member);
+  json::sax_parse(text, &builder);
+  const Value chat = builder.take();
   Chat result;
   try {
     const auto* object = chat.if_mapping();
-    const auto find = [&](const char* name) { return object ? object->find(Value::text(name)) : nullptr; };
+    const auto find = [&](const char* name) {
+      const Value* found = object ? object->find(Value::text(name)) : nullptr;
+      return found && !found->is_none() ? found : nullptr;
+    };
     const Value messages = object == nullptr       ? chat
                            : find("messages")      ? *find("messages")
                            : find("conversations") ? messages_of_conversations(*find("conversations"))
@@ -141,13 +168,14 @@ Chat parse_chat(std::string_view text, const std::string& where) {
     result = chat_of(messages.if_sequence()->values);
     for (const char* name : {"tools", "documents"}) {
       const Value* found = find(name);
-      TRIREME_CHECK(found == nullptr || found->is_none() || found->if_sequence(), DataError, "\"{}\" is no list", name);
+      TRIREME_CHECK(found == nullptr || found->if_sequence(), DataError, "\"{}\" is no list", name);
       if (found) set_entry(result.variables, Value::text(name), *found);
     }
     if (const Value* others = find("chat_template_kwargs")) {
       TRIREME_CHECK(others->if_mapping(), DataError, "\"chat_template_kwargs\" is no object");
       for (const auto& [name, value] : others->if_mapping()->entries) set_entry(result.variables, name, value);
     }
+    if (!is_prompt) return result;
     if (const Value* id = find("id")) {
       TRIREME_CHECK(id->if_text() || id->get<std::int64_t>(), DataError, "\"id\" is neither a text nor a whole number");
       result.id = data::jinja::to_json(*id, {});
@@ -163,6 +191,11 @@ Chat parse_chat(std::string_view text, const std::string& where) {
   }
   return result;
 }
+
+}  // namespace
+
+Chat parse_chat(std::string_view text, const std::string& where) { return parse_members(text, where, false); }
+Chat parse_chat_prompt(std::string_view text, const std::string& where) { return parse_members(text, where, true); }
 
 std::string text_of_chat(const Chat& chat) {
   std::string result;

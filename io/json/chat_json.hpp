@@ -26,10 +26,12 @@ Chat chat_of(data::jinja::Values messages);
 data::jinja::Value parse_value(std::string_view text, const std::string& where);
 
 /// Parses a conversation: a list of messages, objects with a "role", or an object with "messages", or in the form of
-/// ShareGPT with "conversations", objects with "from" and "value". Optional are
-/// "tools" and "documents", lists, "chat_template_kwargs", an object, "id" and "max_new_tokens", as in a line of
-/// prompts. Other members are ignored. Throws DataError that begins with `where`.
+/// ShareGPT with "conversations", objects with "from" and "value". Optional are "tools" and "documents", lists, and
+/// "chat_template_kwargs", an object; a null is as if it were missing. Other members are ignored. Throws DataError that
+/// begins with `where`.
 Chat parse_chat(std::string_view text, const std::string& where);
+/// Likewise of a prompt, with "id" and "max_new_tokens" as in a line of prompts.
+Chat parse_chat_prompt(std::string_view text, const std::string& where);
 
 /// Returns the text of a conversation, for filters and comparisons: of each message its content, of which parts count
 /// that have a "text", and its "tool_calls" as JSON, with empty lines between.

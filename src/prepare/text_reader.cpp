@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "src/base/check.hpp"
+#include "src/base/text.hpp"
 #include "src/base/utf8.hpp"
 
 namespace trireme::prepare {
@@ -173,6 +175,9 @@ TextReader::TextReader(Files files, const std::vector<std::string>& paths, TextR
 
 TextReader::TextReader(Files files, std::vector<FileRange> ranges, TextReaderOptions options)
     : files_(std::move(files)), ranges_(std::move(ranges)), options_(std::move(options)) {
+  const std::vector<std::string_view> keys = split(options_.json_key, ',');
+  TRIREME_CHECK(std::set(keys.begin(), keys.end()).size() == keys.size(), ConfigError,
+                "<json_key> {} names a key twice: leave one out", options_.json_key);
   for (FileRange& range : ranges_) {
     const InputFileInfo file = files_.inputs->inspect(range.path);
     check_unchanged(range, file);

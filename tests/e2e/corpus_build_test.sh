@@ -48,6 +48,16 @@ done
 done_by 1 corpus build --input text.jsonl --tokenizer bytes --output json.h5
 TMPDIR=$PWD/folder done_by 1 corpus build --input - --input-format json --tokenizer bytes --output packed.h5 <text.jsonl
 check "standard input makes the same corpus" cmp json.h5 packed.h5
+refused 3 "/dev/stdin:2:1: not JSON" 1 corpus build --input - --input-format json --tokenizer bytes --output bad.h5 \
+  < <(head -1 text.jsonl && echo bad)
+ln -s gone.jsonl folder/c.jsonl
+refused 2 "--json-key text,text names a key twice" 1 corpus build --input text.jsonl --json-key text,text --tokenizer bytes --output bad.h5
+refused 5 "folder/c.jsonl" 1 corpus build --input folder --tokenizer bytes --output bad.h5
+rm folder/c.jsonl
+mkdir folder/empty
+done_by 1 corpus build --input 'folder/*' --tokenizer bytes --append-eod --output packed.h5
+check "a pattern stands for files alone" cmp one.h5 packed.h5
+rmdir folder/empty
 check "and its copy is gone" [ "$(ls folder)" = "a.jsonl
 b.txt" ]
 mkdir copies

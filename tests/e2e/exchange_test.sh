@@ -111,6 +111,7 @@ check "a pooler is taken where it is there" grep -q "initial weights: mlm, sop" 
 done_by 1 checkpoint import --input families.in/bert --output bert_cut --vocab-size 12
 done_by 1 checkpoint export --load bert_cut --output bert_cut-out
 check "a BERT without padding has its tokens" grep -q '"vocab_size": 12,' bert_cut-out/config.json
+refused 2 "is a checkpoint of this program: name another folder" 1 checkpoint export --load bert_cut --output bert_cut/step-00000000
 refused 2 "--vocab-size 11 is less than the 12 tokens of the tokenizer" 1 checkpoint import --input families.in/bert --output none --vocab-size 11
 refused 2 "--eod-token [SEP]: only a BPE or Unigram" 1 checkpoint import --input families.in/bert --output none --eod-token "[SEP]"
 

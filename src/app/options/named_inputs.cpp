@@ -22,8 +22,12 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
   std::vector<std::string> files;
   for (const std::string& name : io::names_in(folder)) {
     const std::string path = (std::filesystem::path(folder) / name).string();
-    std::error_code ignored;  // links may form a circle
-    if (!name.starts_with('.') && std::filesystem::is_regular_file(path, ignored)) files.push_back(path);
+    std::error_code error;
+    const std::filesystem::file_type type = std::filesystem::status(path, error).type();
+    // A link to a file that is not there, as on a disk that is not mounted, or not allowed, is for the reader to
+    // refuse. Links that form a circle are no files.
+    const bool is_lost = type == std::filesystem::file_type::not_found || error == std::errc::permission_denied;
+    if (!name.starts_with('.') && (type == std::filesystem::file_type::regular || is_lost)) files.push_back(path);
   }
   TRIREME_CHECK(!files.empty(), DataError, "the folder {} has no files. Name one that has, or a pattern such as '{}'",
                 folder, (std::filesystem::path(folder) / "*" / "*.jsonl").string());
@@ -34,9 +38,12 @@ std::vector<std::string> files_of_pattern(const std::string& pattern) {
   glob_t found{};
   const std::unique_ptr<glob_t, void (*)(glob_t*)> owner(&found, globfree);
   const int result = glob(pattern.c_str(), 0, nullptr, &found);
-  TRIREME_CHECK(result == 0, DataError, "{} {}", pattern,
-                result == GLOB_NOMATCH ? "matches no file" : "cannot be searched for files");
-  return {found.gl_pathv, found.gl_pathv + found.gl_pathc};
+  TRIREME_CHECK(result == 0 || result == GLOB_NOMATCH, DataError, "{} cannot be searched for files", pattern);
+  std::vector<std::string> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  std::error_code ignored;
+  std::erase_if(files, [&](const std::string& path) { return std::filesystem::is_directory(path, ignored); });
+  TRIREME_CHECK(!files.empty(), DataError, "{} matches no file", pattern);
+  return files;
 }
 
 /// Copies standard input into `path`, the file `name`. The parts of a corpus are read apart, by several threads.
@@ -67,8 +74,10 @@ NamedInputs::NamedInputs(std::vector<std::string>& paths, int ranks) : NamedInpu
       copy_ = mkostemp(name.data(), O_CLOEXEC);
       TRIREME_CHECK(copy_ >= 0, IoError, "cannot create {}: {}", name, std::strerror(errno));
       unlink(name.c_str());  // so nothing is left of a command that is killed
-      named = {fmt::format("/proc/self/fd/{}", copy_)};
-      copy_standard_input(named.front(), name);
+      copy_standard_input(fmt::format("/proc/self/fd/{}", copy_), name);
+      TRIREME_CHECK(dup2(copy_, STDIN_FILENO) >= 0, IoError, "cannot read the copy of standard input again: {}",
+                    std::strerror(errno));
+      named = {"/dev/stdin"};  // the copy, by a name that messages can show
     } else if (std::filesystem::is_directory(path, ignored)) {
       named = files_of_folder(path);
     } else if (path.find_first_of("*?[") != path.npos && !std::filesystem::exists(path, ignored)) {

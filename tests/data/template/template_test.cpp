@@ -84,13 +84,28 @@ TEST(ChatTemplate, EndsHostileTemplates) {
 }
 
 TEST(Chat, IsAListOrAnObject) {
-  const io::Chat chat = io::parse_chat(
+  const io::Chat chat = io::parse_chat_prompt(
       R"({"messages": [{"role": "user", "z": 1, "a": 2}], "tools": [], "chat_template_kwargs": {"k": 1}, "id": "x"})",
       "f");
   EXPECT_EQ(to_json(Value::mapping(chat.variables), {}),
             R"({"messages": [{"role": "user", "z": 1, "a": 2}], "tools": [], "documents": null, "k": 1})");
   EXPECT_EQ(chat.id, "\"x\"");
   EXPECT_EQ(io::parse_chat(R"([{"role": "user"}])", "f").variables.size(), 3);
+  // Nulls, as in exported tables, and members that nothing reads.
+  const io::Chat line = io::parse_chat(
+      R"({"messages": null, "conversations": [{"from": "human", "value": "x"}], "tools": null, "id": 1.5,
+          "max_new_tokens": null, "chat_template_kwargs": null, "hash": 9999999999999999999, "more": [18446744073709551616]})",
+      "f");
+  EXPECT_EQ(line.variables.size(), 3);
+  EXPECT_EQ(line.id, "");
+  for (const char* large : {"9999999999999999999", "18446744073709551616"}) {
+    const std::string text = fmt::format(R"({{"messages": [{{"role": "user", "n": {}}}]}})", large);
+    EXPECT_THAT(test::message_of<DataError>([&] { io::parse_chat(text, "f"); }),
+                HasSubstr(fmt::format("the integer {} needs more than 64 bits", large)));
+  }
+  EXPECT_THAT(
+      test::message_of<DataError>([&] { io::parse_chat_prompt(R"({"messages": [{"role": "a"}], "id": 1.5})", "f"); }),
+      HasSubstr("\"id\" is neither"));
   EXPECT_TRUE(io::is_one_value("[1,\n2]"));
   EXPECT_FALSE(io::is_one_value("[1]\n[2]"));
   for (const char* bad : {"[]", "{}", "3", "[{}]", "[1", R"({"messages": [{"role": "a"}], "tools": 1})"}) {

@@ -2,6 +2,7 @@
 #include <limits>
 #include <utility>
 
+#include "io/checkpoint/checkpoint_reader.hpp"
 #include "io/huggingface/adapter_json.hpp"
 #include "io/huggingface/config_json.hpp"
 #include "io/huggingface/tokenizer_json.hpp"
@@ -183,6 +184,8 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
                     fmt::format("checkpoint {} in {}", source.reader->manifest().digest, name_of(dtype)),
                     o.adapter ? io::adapter_names : io::ExportNames());
     if (world.rank() != 0) return;
+    TRIREME_CHECK(!io::is_there(fmt::format("{}/{}", o.output, io::manifest_name)), ConfigError,
+                  "--output {} is a checkpoint of this program: name another folder", o.output);
     io::make_folders(o.output);
     lock.emplace(o.output + "/.lock", o.output);
     // An export that was killed has deleted the description of an earlier one, but not all of its weights.

@@ -89,8 +89,8 @@ template <class TextOf>
 void print_samples(const SamplesOptions& asked, const data::SampleSource& samples, const TextOf& text_of) {
   const std::int64_t size = samples.size();
   TRIREME_CHECK(asked.first < size && asked.count.value_or(1) <= size - asked.first, ConfigError,
-                "--first {} --count {} request samples beyond the last: there are {}", asked.first,
-                asked.count.value_or(1), size);
+                "--first {}{} request samples beyond the last: there are {}", asked.first,
+                asked.count ? fmt::format(" --count {}", *asked.count) : "", size);
   const std::int64_t end = asked.first + asked.count.value_or(size - asked.first);
   log::info("{}: {} samples, printing {} to {}", asked.path, size, asked.first, end - 1);
   for (std::int64_t index = asked.first; index < end; ++index) print_line(text_of(index));

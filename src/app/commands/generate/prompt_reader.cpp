@@ -83,7 +83,7 @@ void PromptReader::parse_line(std::string_view bytes, std::int64_t position) {
 }
 
 void PromptReader::take_chat(std::string_view text, const std::string& where, const std::string& id) {
-  const io::Chat chat = io::parse_chat(text, where);
+  const io::Chat chat = io::parse_chat_prompt(text, where);
   prompt_.id = chat.id.empty() ? id : chat.id;
   prompt_.max_new_tokens = chat.max_new_tokens.value_or(options_.max_new_tokens);
   prompt_.tokens = chats_->prompt(chat, where);

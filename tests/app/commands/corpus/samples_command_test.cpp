@@ -114,7 +114,7 @@ TEST_F(SamplesCommand, RefusesInvalidOptions) {
   expect_refused("bert", "--seq-length 4", "--seq-length 4 must be at least 5 for BERT");
   expect_refused("bert", "--seq-length 20 --mask-prob 0", "--mask-prob 0 must be above 0 and at most 1");
   expect_refused("bert", "--seq-length 20 --short-seq-prob 2", "--short-seq-prob 2");
-  expect_refused("bert", "--seq-length 20 --first 1", "beyond the last: there are 1");
+  expect_refused("bert", "--seq-length 20 --first 1", "--first 1 request samples beyond the last: there are 1");
   expect_refused("bert", "--seq-length 20 --count 2", "beyond the last: there are 1");
   expect_refused("gpt", "--seq-length 3 --mask-prob 0.2", "--mask-prob needs --model-type bert");
 }
