@@ -157,8 +157,15 @@ class SpecialTokensReader {
     for (const auto& [id, token] : listed.items()) {
       if (json_member(token, "special") == true) found.insert(content_of(token));
     }
+    const auto is_one_id = [&](const std::string& token) {  // as a user-defined piece of a tokenizer.model
+      std::vector<std::int32_t> ids;
+      tokenizer_.encode_continuation(token, ids);
+      std::string text;
+      tokenizer_.decode_continuation(ids, text);
+      return ids.size() == 1 && text == token;
+    };
     const auto require = [&](const char* name, const std::string& token) {
-      TRIREME_CHECK(found.contains(token), DataError,
+      TRIREME_CHECK(found.contains(token) || is_one_id(token), DataError,
                     "{}/{} adds the token '{}', which this program only finds in texts if a tokenizer.json has it",
                     folder_, name, shortened(token));
     };

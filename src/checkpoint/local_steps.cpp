@@ -87,6 +87,8 @@ void LocalSteps::lock(const std::function<void()>& lock) {
 }
 
 void LocalSteps::prepare(std::span<const StateTensor> tensors, std::int64_t start) {
+  lock([&] { store_.claim(0); });
+  is_locked_ = true;
   keep_only({start});
   std::int64_t written_bytes = shard_overhead_bytes;
   for (const StateTensor& tensor : tensors) {
@@ -106,6 +108,7 @@ void LocalSteps::prepare(std::span<const StateTensor> tensors, std::int64_t star
 void LocalSteps::save(const RunDescription& description, std::span<const StateTensor> tensors, std::int64_t also_kept) {
   std::vector<ShardContent> contents = shards_of(world_, description, tensors);
   write_step(store_, world_, description, contents, {}, &groups_);
+  is_locked_ = true;
   std::unique_ptr<StepReader> step;
   collectively(world_, [&] { step = open_saved(description.step); });
   damaged_.clear();
@@ -181,6 +184,7 @@ void LocalSteps::fetch(StepReader& step, const std::vector<std::size_t>& files) 
 }
 
 void LocalSteps::clear() {
+  if (!is_locked_) return;  // they may be another job's
   keep_only({});
   previous_ = -1;
 }

@@ -39,7 +39,7 @@ class LocalSteps {
   void fetch(StepReader& step, const std::vector<std::size_t>& files);
   /// Opens a step that this job saved, on this rank alone.
   std::unique_ptr<StepReader> open_saved(std::int64_t step) { return store_.open(store_.step_name(step)); }
-  /// Removes all steps.
+  /// Removes all steps, unless the stores could not be locked.
   void clear();
 
   const Store& store() const { return store_; }
@@ -61,7 +61,8 @@ class LocalSteps {
   std::vector<int> node_of_;               // number of a rank's node: nodes are numbered by their first ranks
   std::vector<std::vector<int>> members_;  // ranks of each node
   std::set<std::size_t> damaged_;          // files of the open step that this rank found damaged
-  std::int64_t previous_ = -1;             // step saved, or started from, last
+  bool is_locked_ = false;
+  std::int64_t previous_ = -1;  // step saved, or started from, last
   std::int64_t stored_bytes_ = 0;
 };
 

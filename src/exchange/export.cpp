@@ -88,6 +88,7 @@ class TensorBuilder {
             ? convert_transposed(masters_bytes_.data(), stored, part.count, columns, elements.data() + row * element,
                                  dtype_, block.count)
             : convert(masters_bytes_.data(), stored, elements.data() + row * columns * element, dtype_, count);
+    if (lost > 0) reader_.finish();  // a damaged file is the better reason
     require_finite(lost, tensor.name, dtype_);
   }
 

@@ -140,9 +140,6 @@ echo >file
 on 2 train "${run[@]/#500/6}" --save without --save-interval 2 --local-checkpoint-interval 1 --local-checkpoint-dir file/steps
 check "a folder that cannot be written is a warning, once" [ "$code $(grep -c 'no more local checkpoints are saved' err)" = "0 1" ]
 check "the others are saved" [ "$(find without -name 'step-*' | wc -l)" = 3 ]
-on 2 train "${run[@]/#500/8}" --save without --load without --override-opt-param-scheduler --save-interval 2 \
-  --local-checkpoint-interval 1 --local-checkpoint-dir file
-check "a file instead of the folder likewise" [ "$code $(grep -c 'no more local checkpoints are saved' err)" = "0 1" ]
 refused 2 "without/step-00000006 is one checkpoint, or has the name of one" 1 train "${run[@]}" --save without/step-00000006
 refused 2 "new/step-00000006 is one checkpoint, or has the name of one" 1 train "${run[@]}" --save new/step-00000006
 refused 2 "--local-checkpoint-interval needs --local-checkpoint-dir and --save" 1 train "${run[@]}" --local-checkpoint-interval 1

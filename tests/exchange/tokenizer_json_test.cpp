@@ -297,7 +297,8 @@ TEST(TokenizerJson, SettingsOfPublishedModelsAreTaken) {
   std::filesystem::rename(files.vocabulary_path, folder / "vocab.json");
   std::filesystem::rename(files.merges_path, folder / "merges.txt");
   write(folder / "tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": false,
-    "pad_token": "<pad>", "added_tokens_decoder": {"256": {"content": "<|endoftext|>", "special": true}}})");
+    "pad_token": "<pad>", "added_tokens_decoder": {"256": {"content": "<|endoftext|>", "special": true},
+                             "64": {"content": "a", "special": false}}})");
   write(folder / "added_tokens.json", R"({"<pad>": 999})");
   const auto tokenizer = read_tokenizer_of(folder.path(), "");
   EXPECT_EQ(tokenizer_files(*tokenizer, 1000, 64).at("added_tokens.json"), text_in(folder / "added_tokens.json"));

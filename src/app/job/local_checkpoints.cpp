@@ -47,7 +47,7 @@ LocalCheckpoints::LocalCheckpoints(const Job& job, const CheckpointOptions& opti
       store_.reserve();
     });
   } catch (const Error& error) {
-    if (error.exit_code() != ExitCode::io) throw;  // the writer warns of it
+    if (error.exit_code() != ExitCode::io) throw;  // such as a lack of room: the writer warns of it
   }
 }
 
@@ -67,12 +67,7 @@ OpenCheckpoint LocalCheckpoints::open_start() {
       shared = open_checkpoint(*job_.world, options_.load, peek);
     } catch (const CheckpointError&) {  // on all ranks: no shared step is intact, but a local one may be
     }
-    try {
-      start = open_local(shared);
-    } catch (const Error& error) {
-      if (error.exit_code() != ExitCode::io) throw;
-      if (job_.is_root()) log::warn("local checkpoints are not used: {}", error.what());
-    }
+    start = open_local(shared);
   }
   if (!start.reader) start = open_checkpoint(*job_.world, options_.load, source);
   if (!start.reader) return start;

@@ -108,6 +108,23 @@ TEST_P(LocalStepsOfRanks, KeepTheLastTwoWithTheFilesOfTwoNodes) {
   EXPECT_THAT(names_in(folder(node_)), testing::ElementsAre(".lock"));
 }
 
+/// Has no room for its lock.
+struct FullStore final : CheckpointStore {
+  using CheckpointStore::CheckpointStore;
+  std::string claim(std::int64_t) override { throw IoError("there is no room"); }
+};
+
+TEST_P(LocalStepsOfRanks, AreNotRemovedWithoutALock) {
+  save(1, 1);
+  FullStore full(folder(node_));
+  LocalSteps others(full, world(), node_);
+  CutModel model(2);
+  EXPECT_THROW(others.prepare(model.states(world().rank(), world().size()), -1), Error);
+  others.clear();
+  world().barrier();
+  EXPECT_EQ(load(), 1);
+}
+
 TEST_P(LocalStepsOfRanks, SurviveTheLossOfAnyNode) {
   for (int lost = 0; lost < nodes_; ++lost) {
     SCOPED_TRACE(lost);
