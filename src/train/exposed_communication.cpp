@@ -73,17 +73,19 @@ ExposedCommunication::~ExposedCommunication() { parallel::undecorate(groups_); }
 
 void ExposedCommunication::restart() { waits_.clear(); }
 
-std::vector<ExposedTime> ExposedCommunication::take_ms() {
+std::vector<ExposedTime> ExposedCommunication::take_ms(double elapsed_ms) {
   std::vector<double> sums(names_.size());
   for (const Wait& wait : waits_) sums[wait.group] += wait.end->ms_since(*wait.begin);
   waits_.clear();
   own_ms_ = std::accumulate(sums.begin(), sums.end(), 0.0);
+  sums.push_back(elapsed_ms);
   all_reduce_numbers(world_, sums, ReduceOp::sum);
-  std::vector<ExposedTime> means;
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    if (sums[i] > 0) means.emplace_back(names_[i], sums[i] / world_.size());
+  const double of_sums = elapsed_ms / sums.back();
+  std::vector<ExposedTime> exposed;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (sums[i] > 0) exposed.emplace_back(names_[i], sums[i] * of_sums);
   }
-  return means;
+  return exposed;
 }
 
 }  // namespace trireme::train

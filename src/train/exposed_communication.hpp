@@ -28,9 +28,11 @@ class ExposedCommunication {
 
   /// Discards all waits so far.
   void restart();
-  /// Returns the milliseconds by group since the last call of this function or `restart`: means over the ranks of the
-  /// world, the same on all of them. Omits groups without waits. Waiting streams must be synchronized. Collective.
-  std::vector<ExposedTime> take_ms();
+  /// Returns by group the fraction of the ranks' time for which they waited, times this rank's time: `elapsed_ms` * sum
+  /// of waits / sum of `elapsed_ms`, both over the ranks of the world. So the waits of ranks that began a step earlier
+  /// never exceed this rank's. `elapsed_ms` is a positive time in milliseconds that contains all waits since the last
+  /// call of this function or `restart`. Omits groups without waits. Waiting streams must be synchronized. Collective.
+  std::vector<ExposedTime> take_ms(double elapsed_ms);
   /// Milliseconds of this rank in the last `take_ms`, summed over the groups.
   double own_ms() const { return own_ms_; }
 

@@ -56,7 +56,7 @@ struct TrainRecord {
   double elapsed_ms = 0;
   double tokens_per_second = 0;
   double tflops_per_rank = 0;                          ///< model FLOPs, full attention, without recomputation
-  std::optional<std::vector<ExposedTime>> exposed_ms;  ///< by group, if measured
+  std::optional<std::vector<ExposedTime>> exposed_ms;  ///< by group, if measured: see ExposedCommunication::take_ms
 
   /// Sum of the losses. It is finite if all are.
   double loss() const { return lm_loss + sop_loss.value_or(0) + mtp_loss.value_or(0); }

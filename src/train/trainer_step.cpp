@@ -23,7 +23,7 @@ TrainRecord Trainer::step(const data::SampleSource& samples, bool followed) {
   complete(samples, begun);
   TrainRecord& record = begun.record;
   record.elapsed_ms = timer.elapsed_ms();
-  if (communication_ != nullptr) record.exposed_ms = communication_->take_ms();
+  if (communication_ != nullptr) record.exposed_ms = communication_->take_ms(record.elapsed_ms);
   const double seconds = record.elapsed_ms / 1000;
   record.tokens_per_second = begun.work.tokens / seconds;
   record.tflops_per_rank = begun.work.flops / seconds / 1e12 / model_.world().size();
