@@ -161,6 +161,11 @@ check "a curve has its name" grep -qa "tasks/hellaswag acc_norm" curves/*
 done_by 1 eval --load tuned --task hellaswag,mmlu --num-fewshot 2 --limit 3 --data-path "$published/data"
 check "eval finds the same" [ "$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out | cut -c1-12)" = \
   "$(grep '"hellaswag"\|"mmlu"' tasks.jsonl | tail -2 | sed 's/.*"acc": \([0-9.]*\),.*/\1/' | cut -c1-12)" ]
+cp -r "$published/data" tasks
+file=tasks/hellaswag/hellaswag_val.jsonl
+refused 2 "$file is both input and output: name another output" 1 train --model gpt2-124m --data-path bpe.h5 \
+  --lr 0.001 --train-iters 1 --metrics-file none --eval-tasks hellaswag --eval-tasks-path tasks --trace-file "$file"
+refused 2 "--eval-tasks has mmlu twice: leave one out" 1 train "${run[@]}" --eval-tasks mmlu,hellaswag,mmlu,mmlu --eval-tasks-path x
 refused 2 "--eval-tasks hella is not a task that trireme eval measures" 1 train "${run[@]}" --eval-tasks hella --eval-tasks-path x
 
 # Bad lines: an error with file and line, or all skipped, shown and counted.

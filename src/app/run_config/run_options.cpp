@@ -1,5 +1,7 @@
 #include "src/app/run_config/run_options.hpp"
 
+#include <algorithm>
+
 #include "io/metrics/attempt_file.hpp"
 #include "src/app/run_config/device_options.hpp"
 #include "src/base/text.hpp"
@@ -93,9 +95,14 @@ void RunOptions::settle(const Options& options, const DataOptions& data, const s
   problems.need(options, {"eval-tasks-interval", "eval-tasks-num-fewshot", "eval-tasks-limit"}, !tasks.names.empty(),
                 "--eval-tasks and --eval-tasks-path");
   problems.expect(tasks.names.empty() || !tasks.path.empty(), "--eval-tasks needs --eval-tasks-path");
+  std::vector<const data::Benchmark*> measured;
   for (const std::string_view name : split(tasks.names, ',')) {
-    problems.expect(data::find_benchmark(name) != nullptr,
+    const data::Benchmark* const benchmark = data::find_benchmark(name);
+    problems.expect(benchmark != nullptr,
                     fmt::format("--eval-tasks {} is not a task that trireme eval measures", name));
+    problems.expect(benchmark == nullptr || std::ranges::count(measured, benchmark) != 1,
+                    fmt::format("--eval-tasks has {} twice: leave one out", name));
+    measured.push_back(benchmark);
   }
   problems.expect(!schedule.skip_training || schedule.eval_iterations > 0,
                   "--skip-train only evaluates, and needs --eval-iters of at least 1");

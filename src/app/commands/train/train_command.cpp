@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <csignal>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include "src/app/commands/commands.hpp"
 #include "src/app/commands/train/train_plan.hpp"
@@ -46,7 +49,10 @@ int train_command(const CommandLine& line) {
   if (reader.parsed().checkpoint.use_model) take_checkpoint_model(job, reader);
   const RunConfig& config = reader.settle(job.grid.data_size());
   collectively(*job.world, [&] {
-    if (job.is_root()) check_outputs(config.run.outputs(), reader.inputs());
+    if (!job.is_root()) return;
+    std::vector<std::string> inputs = reader.inputs();
+    std::ranges::move(TrainingTasks::files(config.run.tasks), std::back_inserter(inputs));
+    check_outputs(config.run.outputs(), inputs);
   });
   check_training_type(*job.backend, config.precision.dtype, config.precision.fp8);
   if (!config.run.no_selftest) test_kernels(job, config.precision.dtype, config.device, config.precision.fp8);

@@ -1,8 +1,30 @@
 #include "src/app/commands/train/training_tasks.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "src/base/text.hpp"
 
 namespace trireme::app {
+namespace {
+
+BenchmarkOptions shown_examples(const RunTaskOptions& options) {
+  BenchmarkOptions shown;
+  shown.shots = options.shots;
+  shown.limit = options.limit;
+  return shown;
+}
+
+}  // namespace
+
+std::vector<std::string> TrainingTasks::files(const RunTaskOptions& options) {
+  const BenchmarkOptions shown = shown_examples(options);
+  std::vector<std::string> files;
+  for (const std::string_view name : split(options.names, ',')) {
+    std::ranges::move(shown.files(*data::find_benchmark(name), options.path), std::back_inserter(files));
+  }
+  return files;
+}
 
 TrainingTasks::TrainingTasks(Job& job, const RunTaskOptions& options, const TrainPlan& plan,
                              std::int64_t sequence_length) {
@@ -11,9 +33,7 @@ TrainingTasks::TrainingTasks(Job& job, const RunTaskOptions& options, const Trai
   collectively(*job.world, [&] {
     tokenizer_ =
         data::tokenizer_from_payload(plan.attributes.get<std::string>("tokenizer"), plan.blobs.at("tokenizer"));
-    BenchmarkOptions shown;
-    shown.shots = options.shots;
-    shown.limit = options.limit;
+    const BenchmarkOptions shown = shown_examples(options);
     for (const std::string_view name : split(options.names, ',')) {
       data::BadLines bad_lines;
       runs_.push_back(std::make_unique<BenchmarkRun>(*data::find_benchmark(name), shown, options.path, *tokenizer_,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/app/commands/eval/benchmark_run.hpp"
@@ -14,6 +15,9 @@ namespace trireme::app {
 /// Tasks in lm-eval's definition that a training run measures.
 class TrainingTasks {
  public:
+  /// Returns the files that the tasks read. Throws as benchmark_files.
+  static std::vector<std::string> files(const RunTaskOptions& options);
+
   /// Reads the tasks' files with the run's tokenizer. Texts longer than `sequence_length` lose their beginning. Throws
   /// ConfigError for a model that does not predict the next token, and as BenchmarkRun. Collective.
   TrainingTasks(Job& job, const RunTaskOptions& options, const TrainPlan& plan, std::int64_t sequence_length);
