@@ -134,8 +134,11 @@ void ParameterReader::compare(const StoredRows& rows, std::size_t copy) {
       one.dtype == other.dtype ? copy_ == raw_ : in_fp64(copy_, other.dtype) == in_fp64(raw_, one.dtype);
   TRIREME_CHECK(is_same, DataError,
                 "{} and {} of {} have different elements, but are one tensor of the model that the configuration "
-                "describes. Where its class allows two, set tie_word_embeddings to false in config.json",
-                one.name, other.name, source_.description());
+                "describes{}",
+                one.name, other.name, source_.description(),
+                other.name == "lm_head.weight"
+                    ? ". Where its class allows two, set tie_word_embeddings to false in config.json"
+                    : "");
 }
 
 void ParameterReader::read_run(const RowRun& run, const ParameterSlice& part, DType dtype, std::byte* out) {
