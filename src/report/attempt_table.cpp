@@ -78,9 +78,10 @@ Span span_of(const Run& run, std::size_t index) {
   span.is_open = !span.ended;
   if (!span.is_open) return span;
   if (!attempt.saves.empty()) span.ended = attempt.saves.back().time;
-  if (index + 1 == run.attempts.size() && run.last_written > span.began) {
-    span.ended = std::max(span.ended, run.last_written);
-  }
+  // The next attempt recorded when the metrics had last been written before it.
+  const AttemptStart* const next = next_start(run, index);
+  const std::optional<std::int64_t> written = next == nullptr ? run.last_written : next->previous_written;
+  if (written > span.began && (next == nullptr || written <= next->time)) span.ended = std::max(span.ended, written);
   return span;
 }
 

@@ -66,7 +66,8 @@ Goodput goodput_of(const std::vector<Attempt>& attempts, double trained_ms, doub
     }
   }
   if (!first) return {};
-  if (now) ended = std::max(*ended, *now);
+  const bool is_open = !attempts.back().end && !attempts.back().job_end;
+  if (now && is_open) ended = std::max(*ended, *now);
   const double known = std::reduce(goodput.lost_s.begin(), goodput.lost_s.end(), goodput.trained_s);
   goodput.total_s = std::max(static_cast<double>(*ended - *first), known);  // clocks count whole seconds
   goodput.lost(Loss::other) = goodput.total_s - known;

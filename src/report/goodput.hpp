@@ -36,7 +36,8 @@ struct Goodput {
 };
 
 /// Divides the time of `attempts`, in order of time, whose iterations of `trained_ms` were kept. `repeated_ms` adds to
-/// the lost iterations that the attempts recorded. The last attempt ends at `now`, if given, or at its newest sign.
+/// the lost iterations that the attempts recorded. The last attempt ends where it recorded, else at `now`, if given, or
+/// at its newest sign.
 Goodput goodput_of(const std::vector<Attempt>& attempts, double trained_ms, double repeated_ms,
                    std::optional<std::int64_t> now);
 

@@ -107,7 +107,9 @@ std::string validation_figure(const Page& page, const Measure& measure) {
   chart.unit = measure.is_fraction ? "%" : "";
   chart.axis = measure.axis;
   const bool is_needed = &measure == &measures.front();
-  const std::string missing = page.spell("Not recorded. <eval_interval> and <eval_iters> of a run measure it.");
+  const std::string missing = page.spell(
+      "Not recorded. Training measures it by <eval_interval> and <eval_iters>; fine-tuning for a task prints its "
+      "scores.");
   return sets_figure(
       page.runs, std::move(chart), [&](const Run& run) -> const ValidationCurves& { return run.*measure.validation; },
       is_needed ? missing : "");

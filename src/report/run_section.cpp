@@ -52,7 +52,8 @@ std::string steps_of(const Run& run, const Page& page) {
   }
   const std::size_t stored = rows.size();
   for (auto saved = saved_at.rbegin(); saved != saved_at.rend(); ++saved) {
-    rows.push_back({grouped(saved->first), time_cell(saved->second), "no longer in the folder", dash, dash});
+    rows.push_back({grouped(saved->first), time_cell(saved->second),
+                    run.steps.empty() ? "not found" : "no longer in the folder", dash, dash});
   }
   if (rows.empty()) {
     return heading + text_element("p", "none", page.spell("None. <save> of a run writes checkpoints."));

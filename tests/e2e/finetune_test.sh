@@ -73,11 +73,18 @@ check "to the same result" cmp out long.json
 
 race 3 >test.jsonl
 seeds=("${base[@]}" --train-data race --pretrained-checkpoint bert --seeds 3 --test-data test.jsonl --epochs 1)
-done_by 1 "${seeds[@]}" --save seeds
+mkdir curves
+done_by 1 "${seeds[@]}" --save seeds --metrics-file curves/a.jsonl
 cp out seeds.json
 check "three seeds have a result each" [ "$(grep -c '"seed":' out)" -eq 3 ]
 check "a median and an ensemble" grep -q '"seeds": 3, "median_accuracy": .*"ensemble": {.*"ensemble_test": {' out
 check "and folders of their own" [ -d seeds/seed-1236 ]
+# Records of a seed are its own: its options, and its time from the end of the seed before.
+start_of() { sed -n 's/.*"event":"start".*"'"$2"'":"\([^"]*\)".*/\1/p' curves/a.jsonl.seed-$1.lives; }
+check "a record has its seed's number" [ "$(start_of 1236 seed)" = 1236 ]
+check "and folder" [ "$(start_of 1236 save)" = "$scratch/seeds/seed-1236" ]
+check "and begins after the seed before" [ ! "$(start_of 1236 began)" '<' "$(start_of 1235 time)" ]
+refused 2 "curves has several files of metrics: name one, such as curves/a.jsonl.seed-1234" 1 report curves --output page.html
 done_by 2 eval --task RACE --load seeds/seed-1234 --ensemble seeds/seed-1235 seeds/seed-1236 --data-path dev.jsonl race/high \
   --predictions-file letters --tp 2 --micro-batch-size 2
 figures() { grep -o '"correct": [^}]*' "$1" | sed 's/, "loss".*//'; }

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Predictions before a cluster is booked: one layout, a search, and what is refused.
+jobs=$(realpath "$(dirname "$0")/../../jobs")
 source "$(dirname "$0")/functions.sh"
 
 # has EXPRESSION: the JSON in out must satisfy it; not checked where there is no Python.
@@ -40,6 +41,9 @@ check "the breakdown names the bubble" grep -q "bubble: waits for other stages  
 check "rejected grids are grouped" grep -q "grids: .* (the nearest: tp" out
 check "the batch file asks for the nodes" [ "$(grep -cE '^#SBATCH --(nodes=64|ntasks-per-node=8|gpus-per-node=8)$' job.sbatch)" = 3 ]
 check "the batch file is a script" bash -n job.sbatch
+folder() { grep -o 'scontrol show job.*head -n 1)' "$1"; }
+check "it finds the other files as they do, also in an array" \
+  [ "$(folder job.sbatch)" = "$(folder "$jobs/several_nodes.sbatch")" ]
 check "the schedule is drawn" grep -q "<title>backward input of micro-batch 0, chunk 0: .* ms</title>" job.svg
 cp job.json out
 check "the trace has the events of a run" has '{e["name"] for e in d["traceEvents"] if e["ph"] == "X"} >= {

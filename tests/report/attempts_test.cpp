@@ -94,6 +94,8 @@ TEST(Goodput, DividesTheTimeOfARunByCause) {
   EXPECT_EQ(goodput.lost(Loss::rewound), 10);
   EXPECT_EQ(goodput.lost(Loss::waiting), 100);
   EXPECT_EQ(goodput.lost(Loss::other), 44);
+  // A copy of the metrics is younger than the end.
+  EXPECT_EQ(report::goodput_of({killed, resumed}, 120000, 0, 9000).total_s, 400);
   EXPECT_EQ(report::text_of(goodput),
             "27.5 % of 6 min 40 s; lost: start-up 35 s, loading checkpoints 15 s, saving checkpoints 4.0 s, "
             "evaluation 2.0 s, iterations repeated 1 min 20 s, iterations rewound 10 s, waiting between attempts 1 min "

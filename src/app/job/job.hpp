@@ -27,7 +27,7 @@ struct Job {
   Job(const mpi::MpiEnvironment& environment, const Options& options, const GridOptions& grid_options,
       const DeviceOptions& device);
 
-  std::int64_t began = std::time(nullptr);  ///< start of this rank, seconds since 1970
+  std::int64_t began = std::time(nullptr);  ///< start of this rank, or of a later seed's run, seconds since 1970
   std::unique_ptr<mpi::MpiCommunicator> world;
   mpi::NodeLocation node;
   std::unique_ptr<Communicator> node_ranks;  ///< ranks on this machine

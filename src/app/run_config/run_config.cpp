@@ -183,6 +183,11 @@ void RunConfigReader::finish(const std::optional<model::ModelConfig>& model, Pro
   problems.report();
 }
 
+void RunConfig::record(std::string_view name, std::string value) {
+  const auto option = std::ranges::find(option_values, name, &report::OptionValue::name);
+  if (option != option_values.end()) option->value = std::move(value);
+}
+
 std::string RunConfig::options_text() const {
   std::string text;
   for (const report::OptionValue& option : option_values) {

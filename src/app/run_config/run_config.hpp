@@ -36,6 +36,9 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   std::vector<report::OptionValue> option_values;  ///< all options of the command, for the record of the run
 
+  /// Changes the value of an option in the records of the run: one that a part of the run, such as a seed, has for
+  /// itself.
+  void record(std::string_view name, std::string value);
   /// Returns a line `name = value` for each option, after "# " unless it was given: for the record of a checkpoint,
   /// in UTF-8.
   std::string options_text() const;

@@ -125,6 +125,7 @@ const Builtin& take_builtin(Call& call, const Builtin* (*find)(std::string_view)
 }
 
 Value map(Call& call) {
+  if (!static_cast<bool>(call.self)) return generator({});  // as jinja2, also for none
   Values result;
   const auto named = [&](const char* name) -> const Value* {
     const auto found = std::ranges::find(call.any.named, name, &std::pair<std::string, Value>::first);
@@ -153,6 +154,7 @@ Value select(Call& call) {
     call.any.positional.erase(call.any.positional.begin());
   }
   const Builtin* test = call.any.positional.empty() ? nullptr : &take_builtin(call, find_test);
+  if (!static_cast<bool>(call.self)) return generator({});
   Values result;
   for (const Value& value : call.evaluator.elements(call.self)) {
     const Value tested = by_attribute ? member_of(call.evaluator, value, path) : value;

@@ -386,6 +386,9 @@ TEST_F(Translate, HeedsTheOtherFlagsOfTheLine) {
   EXPECT_EQ(kind_of("--no-position-embedding --position_embedding_type rope"), Kind::satisfied);
   EXPECT_EQ(words("--no-bias-gelu-fusion"), Words("--gelu erf"));
   EXPECT_EQ(words("--swiglu --no-bias-gelu-fusion"), Words("--swiglu"));
+  EXPECT_EQ(words("--openai-gelu --no-bias-gelu-fusion"), Words("--gelu tanh"));
+  EXPECT_EQ(words("--moe-token-dispatcher-type flex"), Words("--moe-token-dispatcher-type alltoall"));
+  EXPECT_EQ(kind_of("--moe-router-dtype fp64"), Kind::absent);
 }
 
 }  // namespace

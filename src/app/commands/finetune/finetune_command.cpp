@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <iterator>
 
 #include "io/posix/folder.hpp"
@@ -60,6 +61,7 @@ class Finetuning {
           run_seed(config_.seed + static_cast<std::uint64_t>(i), all[static_cast<std::size_t>(i)]);
       if (!score) return static_cast<int>(ExitCode::stopped_early);
       results.push_back(*score);
+      job_.began = std::time(nullptr);  // the next seed's
     }
     if (task_.seeds > 1 && !config_.run.dry_run) report_seeds(results, all);
     return static_cast<int>(ExitCode::success);
@@ -227,6 +229,13 @@ class Finetuning {
     for (std::string* file : {&config.run.metrics_file, &config.run.trace_file, &config.report.tensorboard.folder}) {
       if (!file->empty()) *file += suffix_of_seed(seed);
     }
+    config.record("seed", std::to_string(seed));
+    config.record("save", config.checkpoint.save);
+    config.record("load", config.checkpoint.load);
+    config.record("local-checkpoint-dir", config.checkpoint.local_folder);
+    config.record("metrics-file", config.run.metrics_file);
+    config.record("trace-file", config.run.trace_file);
+    config.record("tensorboard-dir", config.report.tensorboard.folder);
     TrainPlan plan = make_plan(config);
     log_configuration(options_, job_, config, plan);
     if (config.run.dry_run) {

@@ -56,7 +56,8 @@ void GenerateOptions::declare(Options& options) {
   options.add(
       "output", &output, "FILE",
       "Results, a line of JSON per prompt, in order: \"id\", \"text\", \"tokens\", \"finish_reason\". \"-\", the "
-      "default for --prompts: standard output.");
+      "default for --prompts: standard output. Texts of --prompt appear there, with control characters escaped "
+      "if it is a terminal, as mpirun's is.");
   options.add_flag("resume", &resume, "Resume the file of --output after its last complete line.");
   options.add("batch-size", &batch_size, "N", "Texts that each data rank continues at a time.", countable());
   options.add("logprobs", &log_probabilities, "K",

@@ -178,7 +178,7 @@ class Reporter {
         kind = "unknown";
         Words names;
         for (const Flag& flag : all_flags()) names.emplace_back(flag.name);
-        text = "in no release" + suggestion(name, names, "--");
+        text = "in no release that this program knows" + suggestion(name, names, "--");
       }
     }
     if (kind == "unknown" || kind == "absent") ++refused_;

@@ -192,7 +192,7 @@ std::string batch_file_of(const PlanReport& report) {
       "#SBATCH --output=%x-%j.log\n"
       "\n"
       "jobs=${{TRIREME_JOBS:-$(dirname \"$(scontrol show job \"$SLURM_JOB_ID\" | sed -n 's/^ *Command=\\([^ "
-      "]*\\).*/\\1/p')\")}}\n"
+      "]*\\).*/\\1/p' | head -n 1)\")}}\n"
       "source \"$jobs/environment.sh\"\n"
       "source \"$jobs/lives.sh\"\n"
       "run_life \"$1\" {} --backend {} \"${{@:2}}\"\n",

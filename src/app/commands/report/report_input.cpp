@@ -32,7 +32,9 @@ std::string metrics_in(const std::string& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string path = entry.path().string();
-    if (path.ends_with(".jsonl") && entry.is_regular_file() && io::looks_like_metrics(path)) found.push_back(path);
+    // FILE.jsonl.seed-N is one, too.
+    const bool may_be = path.find(".jsonl") != std::string::npos && !path.ends_with(".lives");
+    if (may_be && entry.is_regular_file() && io::looks_like_metrics(path)) found.push_back(path);
   }
   TRIREME_CHECK(!error, IoError, "reading the folder {} failed: {}", folder, error.message());
   std::ranges::sort(found);
