@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <span>
 
 #include "io/posix/file.hpp"
 #include "io/posix/folder.hpp"
@@ -52,6 +54,22 @@ void TemporaryFile::commit() {
   sync_to_disk(path_);
   rename_durably(path_, target_);
   committed_ = true;
+}
+
+void replace_together(const std::vector<std::pair<std::string, std::string>>& files) {
+  std::vector<std::unique_ptr<TemporaryFile>> written;
+  for (const auto& [path, text] : files) {
+    written.push_back(std::make_unique<TemporaryFile>(path));
+    FileOutput output(written.back()->path());
+    output.write_bytes(std::as_bytes(std::span(text)));
+    output.close();
+  }
+  if (files.size() > 1) {
+    std::error_code failed;
+    std::filesystem::remove(files.back().first, failed);
+    TRIREME_CHECK(!failed, IoError, "cannot delete {}: {}", files.back().first, failed.message());
+  }
+  for (const auto& file : written) file->commit();
 }
 
 }  // namespace trireme::io

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace trireme::io {
 
@@ -32,5 +34,10 @@ class TemporaryFile {
   std::string path_;
   bool committed_ = false;
 };
+
+/// Writes files that belong together, a path and a text each, durably. None is replaced before all are written, and the
+/// last one, which their readers need, is deleted before the first is replaced: a killed process leaves the old files,
+/// the new ones, or none for a reader. Throws IoError, and ConfigError as TemporaryFile.
+void replace_together(const std::vector<std::pair<std::string, std::string>>& files);
 
 }  // namespace trireme::io

@@ -5,8 +5,8 @@
 #include <unordered_map>
 
 #include "io/json/json_text.hpp"
+#include "io/posix/durable_file.hpp"
 #include "io/posix/file.hpp"
-#include "io/posix/folder.hpp"
 #include "src/base/check.hpp"
 #include "src/base/text.hpp"
 #include "src/base/utf8.hpp"
@@ -162,8 +162,7 @@ std::string bpe_merges_text(const data::BpeVocabulary& vocabulary) {
 
 void write_bpe_files(const data::BpeVocabulary& vocabulary, const std::string& vocabulary_path,
                      const std::string& merges_path) {
-  write_durably(merges_path, bpe_merges_text(vocabulary));
-  write_durably(vocabulary_path, bpe_vocabulary_text(vocabulary));
+  replace_together({{merges_path, bpe_merges_text(vocabulary)}, {vocabulary_path, bpe_vocabulary_text(vocabulary)}});
 }
 
 }  // namespace trireme::io

@@ -199,7 +199,8 @@ std::string program_help() {
          "\n'trireme COMMAND --help' explains each; 'trireme --version' prints the version. Exit codes: 0 done; 2 "
          "usage or\n"
          "configuration; 3 bad data or checkpoint; 4 environment; 5 input or output failed; 6 a rank died; 7 a rank "
-         "hung;\n8 numerical; 9 a machine computed a wrong result; 75 stopped early with everything saved: run the "
+         "hung;\n8 numerical; 9 a machine computed a wrong result; 75 stopped early, saved if --save was given: run "
+         "the "
          "same "
          "command again,\nwith --load of the folder of --save.\n";
 }

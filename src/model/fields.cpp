@@ -153,7 +153,7 @@ constexpr Field table[] = {
      .keys = {"", "head_dim", ""}},
     {TRIREME_AT(&C::ffn_hidden), .role = FieldRole::size, .range = between(1, 4 * countable().max),
      .attribute = "ffn_hidden", .since = "kind", .option = "ffn-hidden-size",
-     .help = "Width of the feed-forward block; default 4 x hidden size, with <swiglu> two thirds of that down to a"
+     .help = "Width of the feed-forward block; default 4 x hidden size, with <swiglu> or <geglu> two thirds of that down to a"
              " multiple of 64.",
      .keys = {"n_inner", "intermediate_size", "intermediate_size"}},
     {TRIREME_AT(&C::vocabulary), .role = FieldRole::size, .range = countable(), .attribute = "vocabulary",

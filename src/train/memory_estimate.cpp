@@ -167,8 +167,8 @@ LayerActivations layer_activations(const Backend& backend, const model::ModelCon
        sequence_parallel && !selective && !full},
       {"  and selective recomputation", "s b h (10 + 24/t)", sbh * (10 + 24 / t), !sequence_parallel && selective},
       {"  and both", "34 s b h / t", 34 * sbh / t, sequence_parallel && selective},
-      {"full recomputation, layer by layer", "2 s b h", 2 * sbh, full && !in_shards},
-      {"  and inputs in parts", "2 s b h / t", 2 * sbh / t, full && in_shards}};
+      {"full recomputation, layer by layer", "2 s b h", 2 * sbh, full && layers == 1 && !in_shards},
+      {"  and inputs in parts", "2 s b h / t", 2 * sbh / t, full && layers == 1 && in_shards}};
   return result;
 }
 

@@ -1,6 +1,7 @@
 #include "src/train/run.hpp"
 
 #include <algorithm>
+#include <memory>
 
 #include "src/base/log.hpp"
 #include "src/base/timer.hpp"
@@ -106,6 +107,9 @@ class TrainingLoop {
   }
 
   RunEnd run() {
+    // The data may end with this run.
+    const std::unique_ptr<Trainer, void (*)(Trainer*)> reading(&trainer_,
+                                                               [](Trainer* trainer) { trainer->end_reading(); });
     if (schedule_.skip_training) return evaluate_alone();
     if (validates_ && progress().evaluation_left) {
       validate();

@@ -44,6 +44,9 @@ class Trainer {
   /// (Muon), experts, checks for spiky losses, observations of an update, recorded times, or the measurement of exposed
   /// communication the host reads the outcome at once.
   TrainRecord step(const data::SampleSource& samples, bool followed = false);
+  /// Waits until the samples of a next step are read, or their reading has failed: until then `step` uses its samples,
+  /// if it was `followed`. Steps that are not wait themselves.
+  void end_reading() { loader_.end_reading(); }
   /// Returns whether the next iteration has begun: only `step` may be called.
   bool is_ahead() const { return next_.has_value(); }
   /// Makes later work on the compute stream wait for the update in flight, for those that read the parameters or the

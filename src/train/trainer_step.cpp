@@ -13,20 +13,22 @@ namespace trireme::train {
 
 TrainRecord Trainer::step(const data::SampleSource& samples, bool followed) {
   const Timer timer;
-  // Releases `samples` on every exit path.
-  const std::unique_ptr<BatchLoader, void (*)(BatchLoader*)> reading(
-      &loader_, [](BatchLoader* loader) { loader->end_reading(); });
+  // Releases `samples` if an exception ends the step.
+  std::unique_ptr<BatchLoader, void (*)(BatchLoader*)> reading(&loader_,
+                                                               [](BatchLoader* loader) { loader->end_reading(); });
   const TraceScope scope(model_.trace(), "iteration", "iteration");
   if (communication_ != nullptr) communication_->restart();
   Begun begun = next_ ? std::move(*std::exchange(next_, std::nullopt)) : begin(samples, progress_, loss_scaler_);
   if (followed && may_run_ahead(begun)) run_ahead(samples, begun);
   complete(samples, begun);
+  if (!followed) end_reading();
   TrainRecord& record = begun.record;
   record.elapsed_ms = timer.elapsed_ms();
   if (communication_ != nullptr) record.exposed_ms = communication_->take_ms(record.elapsed_ms);
   const double seconds = record.elapsed_ms / 1000;
   record.tokens_per_second = begun.work.tokens / seconds;
   record.tflops_per_rank = begun.work.flops / seconds / 1e12 / model_.world().size();
+  static_cast<void>(reading.release());
   return std::move(record);
 }
 

@@ -83,6 +83,15 @@ for command in "corpus clean --output new.jsonl --min-tokens 0 --input" "tokeniz
   # shellcheck disable=SC2086  # words
   refused 3 "its first bytes are those of Parquet: " 1 $command text.parquet
 done
+# A tokenizer replaces another one as a whole, alone in its folder, and none of its texts.
+train_tokenizer=(tokenizer train --input corpus.jsonl --vocab-size 300 --output)
+mkdir -p taken/vocab.json && echo old >taken/merges.txt
+refused 2 "taken/vocab.json is there and is not a file" 1 "${train_tokenizer[@]}" taken
+check "which leaves its other file" [ "$(cat taken/merges.txt)" = old ]
+mkdir held && printf 'host elsewhere\npid 1\n' >held/.lock
+refused 4 "held is in use by another job" 1 "${train_tokenizer[@]}" held
+mkdir words && cp corpus.jsonl words/merges.txt
+refused 2 "words/merges.txt is both input and output" 1 tokenizer train --input words/merges.txt --vocab-size 300 --output words
 printf '{"a\\u0000\\u001b[2Jb": -1}' >small.json
 built 3 "entry 'a\x00\x1b[2Jb'" --input corpus.jsonl --tokenizer gpt2 --vocab-file small.json --merge-file vocab.bpe
 refused 2 "corpus.jsonl is both input and output" 1 corpus build --input corpus.jsonl --output corpus.jsonl --tokenizer bytes

@@ -34,6 +34,10 @@ mkdir folder
 touch file
 completes "train --save f" folder
 completes "train --lr f" ""
+completes "checkpoint import --input f" ""
+check "which leaves files to bash" grep -qF "'checkpoint import --input') kind=file" completion.bash
+completes "train --normalization " LayerNorm RMSNorm
+completes "finetune --task S" STS-B SST-2 SQUAD
 for word in $(compgen -W "$("$trireme" --help | sed -nE 's/^  ([a-z]+) .*/\1/p' | sort -u)"); do
   check "$word is offered" grep -qw -- "$word" <(COMP_WORDS=(trireme "$word") COMP_CWORD=1; _trireme; echo "${COMPREPLY[@]}")
 done

@@ -16,6 +16,8 @@ check "export of import has the same bytes on one rank and on three" \
   [ "$(data_of exported/model.safetensors)" = "$(data_of exported3/model.safetensors)" ]
 check "a checkpoint of three ranks has three files" [ "$(ls in3/step-00000000/*.h5 | wc -l)" -eq 3 ]
 for file in config.json generation_config.json README.md; do check "$file is there" [ -s "exported/$file" ]; done
+done_by 1 checkpoint export --load in --output exported
+check "an export over itself removes nothing" [ "$(grep -c 'removed' err)" -eq 0 ]
 check "the card names the program's commit" grep -q "Exported by Trireme .*commit" exported/README.md
 done_by 1 checkpoint import --input exported --output again
 done_by 1 checkpoint export --load again --output rounded --dtype bf16

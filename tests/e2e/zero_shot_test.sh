@@ -165,6 +165,12 @@ cp -r "$published/data" tasks
 file=tasks/hellaswag/hellaswag_val.jsonl
 refused 2 "$file is both input and output: name another output" 1 train --model gpt2-124m --data-path bpe.h5 \
   --lr 0.001 --train-iters 1 --metrics-file none --eval-tasks hellaswag --eval-tasks-path tasks --trace-file "$file"
+done_by 1 corpus merge bpe.h5 bpe.h5 --view --output view.h5
+refused 2 "bpe.h5 is both input and output: name another output" 1 train "${model[@]}" --data-path view.h5 --global-batch-size 4 \
+  --train-iters 1 --lr 0.01 --eval-iters 0 --metrics-file none --trace-file bpe.h5
+refused 2 "bpe.h5 is both input and output: name another output" 1 eval --task perplexity --load tuned --data-path view.h5 \
+  --logits-file bpe.h5
+done_by 1 corpus verify bpe.h5
 refused 2 "--eval-tasks has mmlu twice: leave one out" 1 train "${run[@]}" --eval-tasks mmlu,hellaswag,mmlu,mmlu --eval-tasks-path x
 refused 2 "--eval-tasks hella is not a task that trireme eval measures" 1 train "${run[@]}" --eval-tasks hella --eval-tasks-path x
 

@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
+
 #include "src/comm/self_communicator.hpp"
 #include "tests/support/mpi_world.hpp"
 #include "tests/support/training_run.hpp"
@@ -110,6 +114,44 @@ class CutSamples final : public data::SampleSource {
  private:
   const data::SampleSource& whole_;
 };
+
+/// Samples of the corpus, of which those from `first_late` on are there once `release` was called.
+class LateSamples final : public data::SampleSource {
+ public:
+  LateSamples(const data::SampleSource& whole, std::int64_t first_late) : whole_(whole), first_late_(first_late) {}
+  std::int64_t size() const override { return whole_.size(); }
+  std::int64_t sequence_length() const override { return whole_.sequence_length(); }
+  void read(std::int64_t index, const data::SampleView& sample) const override {
+    if (index >= first_late_ && released_.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
+      waited_in_vain_ = true;
+    }
+    whole_.read(index, sample);
+  }
+  void release() { promise_.set_value(); }
+  bool waited_in_vain() const { return waited_in_vain_; }
+
+ private:
+  const data::SampleSource& whole_;
+  std::int64_t first_late_;
+  std::promise<void> promise_;
+  std::shared_future<void> released_ = promise_.get_future();
+  mutable std::atomic<bool> waited_in_vain_ = false;
+};
+
+TEST(ReadingAhead, IsAwaitedByTheNextStepWhoseTimeItIs) {
+  SelfCommunicator self;
+  TrainingRunConfig config = ramp();
+  config.ramp_up = {};
+  config.batch = 4;
+  TrainingRun reference(self, config, Layout{}), run(self, config, Layout{});
+  std::vector<double> expected;
+  for (int i = 0; i < 2; ++i) expected.push_back(reference.step().lm_loss);
+  LateSamples late(*run.data.train, 4);
+  EXPECT_EQ(run.trainer.step(late, /*followed=*/true).lm_loss, expected[0]);
+  EXPECT_FALSE(late.waited_in_vain());
+  late.release();
+  EXPECT_EQ(run.trainer.step(late).lm_loss, expected[1]);
+}
 
 TrainingRunConfig two_steps(train::LossAverage average) {
   TrainingRunConfig config = ramp();

@@ -15,6 +15,7 @@
 #include "src/comm/device_communicators.hpp"
 #include "src/comm/host_collectives.hpp"
 #include "src/data/tokenizer/wordpiece_tokenizer.hpp"
+#include "src/prepare/corpora.hpp"
 
 namespace trireme::app {
 
@@ -93,6 +94,14 @@ void check_same_options(Communicator& world, const Options& options) {
   std::string given = version();
   for (const auto& [name, value] : options.values()) given += "\n" + name + " = " + value;
   check_same_everywhere(world, "the options or the program", given);
+}
+
+std::vector<std::string> token_files(const data::TokenStore& corpus) {
+  std::vector<std::string> files;
+  if (const auto* source = dynamic_cast<const prepare::CorpusSource*>(&corpus)) {
+    for (const data::TokenStore* owner : source->token_owners()) files.push_back(owner->name());
+  }
+  return files;
 }
 
 std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::string& path, CorpusCheck check,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mpi/environment.hpp"
 #include "mpi/node.hpp"
@@ -61,6 +62,9 @@ void check_same_options(Communicator& world, const Options& options);
 /// Opens a corpus, on every rank of `world` or on none.
 std::shared_ptr<data::TokenStore> open_corpus(Communicator& world, const std::string& path,
                                               CorpusCheck check = CorpusCheck::none, std::uint64_t seed = 0);
+
+/// Returns the files that hold a corpus' tokens: its own, or those that a view refers to.
+std::vector<std::string> token_files(const data::TokenStore& corpus);
 
 /// Returns the properties of a corpus' vocabulary that BERT's samples depend on. Throws DataError if its tokenizer is
 /// not WordPiece, or lacks one of BERT's special tokens.

@@ -112,12 +112,15 @@ void log_stages(const Job& job, const train::MemoryEstimate& memory, bool all_st
 
 /// Logs the activations that a layer keeps for backward, next to the figures of the literature.
 void log_layer_activations(const Job& job, const RunConfig& config, const model::ModelConfig& model) {
-  const train::LayerActivations activations =
-      train::layer_activations(*job.backend, model, config.execution_config(), job.grid);
+  const train::ExecutionConfig execution = config.execution_config();
+  const train::LayerActivations activations = train::layer_activations(*job.backend, model, execution, job.grid);
+  const model::Recomputation& recomputation = execution.recomputation;
+  const bool only_some = recomputation.granularity == model::RecomputeGranularity::full &&
+                         recomputation.method == model::RecomputeMethod::block;
   log::info(
-      "activations of a layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
+      "activations of a {}layer and a micro-batch: {} kept on each tensor rank; by Korthikanti et al. 2022, for "
       "GPT-2's layer, in 16 bits and with attention scores in memory:",
-      bytes_text(activations.kept));
+      only_some ? "recomputed " : "", bytes_text(activations.kept));
   for (const auto& published : activations.published) {
     log::info("  {:<36}{:<36}{}{}", published.setting, published.formula, bytes_text(published.bytes),
               published.applies ? " <- this layout" : "");

@@ -42,10 +42,10 @@ std::string zsh_text(std::string_view text) {
 std::string zsh_value(const OptionManual& option) {
   if (option.placeholder.empty()) return "";
   const std::vector<std::string> words = option.words();
-  const std::string action = !words.empty()                          ? fmt::format("({})", fmt::join(words, " "))
-                             : !option.takes_path                    ? " "
-                             : option.placeholder.starts_with("DIR") ? "_files -/"
-                                                                     : "_files";
+  const std::string action = !words.empty()          ? fmt::format("({})", fmt::join(words, " "))
+                             : !option.names_path()  ? " "
+                             : option.names_folder() ? "_files -/"
+                                                     : "_files";
   const std::string_view name = option.placeholder;
   const bool is_optional = name.starts_with('[');
   return fmt::format("{}{}:{}", is_optional ? "::" : ":",
@@ -77,7 +77,7 @@ std::string bash_completion(const ProgramManual& manual) {
       const std::vector<std::string> words = option.words();
       std::string action;
       if (!words.empty()) action = fmt::format("words='{}'", single_quoted(fmt::format("{}", fmt::join(words, " "))));
-      if (option.takes_path) action = option.placeholder.starts_with("DIR") ? "kind=directory" : "kind=file";
+      if (option.names_path()) action = option.names_folder() ? "kind=directory" : "kind=file";
       if (action.empty() && !option.placeholder.empty()) action = "kind=none";
       if (action.empty()) continue;
       std::string patterns;

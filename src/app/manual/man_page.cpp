@@ -82,11 +82,19 @@ std::string page_of(const ProgramManual& manual, const CommandManual& command) {
 }  // namespace
 
 std::vector<std::string> OptionManual::words() const {
-  const bool lists_words = placeholder.find('|') != std::string::npos &&
-                           std::ranges::none_of(placeholder, [](unsigned char c) { return std::isupper(c) != 0; });
-  if (!lists_words) return {};
-  const std::vector<std::string_view> words = split(placeholder, '|');
-  return {words.begin(), words.end()};
+  if (placeholder.find('|') == std::string::npos) return {};
+  constexpr std::string_view kinds[] = {"DIR", "FILE", "NAME", "P", "TFLOPS"};
+  std::vector<std::string> words;
+  for (const std::string_view word : split(placeholder, '|')) {
+    if (std::ranges::find(kinds, word) == std::end(kinds)) words.emplace_back(word);
+  }
+  return words;
+}
+
+bool OptionManual::names_path() const { return takes_path || placeholder.find("FILE") != std::string::npos; }
+
+bool OptionManual::names_folder() const {
+  return names_path() && placeholder.starts_with("DIR") && placeholder.find("FILE") == std::string::npos;
 }
 
 const CommandManual* ProgramManual::find(std::string_view path) const {

@@ -15,8 +15,12 @@ struct OptionManual {
   bool is_list = false;
   bool takes_path = false;
 
-  /// Returns the words that the option takes if its placeholder lists them ("fp32|bf16"), else nothing.
+  /// Returns the words that the placeholder lists, as "fp32|bf16" does, without kinds of values, as in "P|inf".
   std::vector<std::string> words() const;
+  /// Returns whether the value is the path of a file or folder.
+  bool names_path() const;
+  /// Returns whether the value is the path of a folder alone.
+  bool names_folder() const;
 };
 
 /// Positional argument of a command.

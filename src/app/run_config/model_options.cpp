@@ -59,8 +59,8 @@ model::ModelConfig ModelOptions::config(std::int64_t sequence_length, std::int64
   apply_vocabulary(config, corpus_vocabulary, needed.value_or(corpus_vocabulary), problems);
   problems.expect(
       config.ffn_hidden > 0,
-      fmt::format("--swiglu at --hidden-size {}: two thirds of 4 x {} are less than 64 columns; give --ffn-hidden-size",
-                  config.hidden, config.hidden));
+      fmt::format("--{} at --hidden-size {}: two thirds of 4 x {} are less than 64 columns; give --ffn-hidden-size",
+                  config.gate == Activation::silu ? "swiglu" : "geglu", config.hidden, config.hidden));
   if (config.ffn_hidden > 0) problems.attempt([&] { model::validate(config); });
   problems.report();
   return config;

@@ -146,14 +146,18 @@ void OptimizerOptions::settle_wsd(const Options& options, const char* unit, Prob
     problems.expect(length.has_value(), fmt::format("--lr-decay-style WSD needs --lr-wsd-decay-{}", unit));
     return;
   }
-  problems.need(options, {"lr-wsd-decay-style", lr.by_samples ? "lr-wsd-decay-samples" : "lr-wsd-decay-iters"}, false,
+  problems.need(options, {"lr-wsd-decay-style"}, false,
                 fmt::format("--lr-decay-style WSD and --lr-wsd-decay-{}", unit));
+  problems.need(options, {lr.by_samples ? "lr-wsd-decay-samples" : "lr-wsd-decay-iters"}, false,
+                "--lr-decay-style WSD");
 }
 
 void OptimizerOptions::settle_weight_decay(const Options& options, const BatchOptions& batch, Problems& problems) {
   if (!weight_decay_style) {
-    return problems.need(options, {"start-weight-decay", "end-weight-decay"}, false,
-                         "--weight-decay-incr-style linear or cosine, --start-weight-decay and --end-weight-decay");
+    constexpr std::string_view style = "--weight-decay-incr-style linear or cosine, and";
+    problems.need(options, {"start-weight-decay"}, false, fmt::format("{} --end-weight-decay", style));
+    problems.need(options, {"end-weight-decay"}, false, fmt::format("{} --start-weight-decay", style));
+    return;
   }
   problems.expect(start_weight_decay && end_weight_decay,
                   "--weight-decay-incr-style linear or cosine needs --start-weight-decay and --end-weight-decay");

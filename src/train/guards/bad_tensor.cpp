@@ -36,7 +36,7 @@ class Search {
         sum_(model.backend(), DType::fp64, {1}) {}
 
   std::string weights() {
-    std::int64_t first = none, bad = 0;
+    std::int64_t first = none, bad = 0, elements = 0;
     for (const parallel::Parameter& parameter : model_.parameters().parameters()) {
       const std::int64_t index = index_of(parameter);
       if (index >= first) continue;
@@ -44,13 +44,16 @@ class Search {
       if (count == 0) continue;
       first = index;
       bad = count;
+      elements = parameter.value.numel();
     }
     const std::int64_t found = least_of_ranks(world_, first);
     if (found == none) return "";
     const parallel::Parameter& parameter = all_[static_cast<std::size_t>(found)];
     const bool here = first == found;
     return fmt::format("before the step the weight {} had {} on {}", named(parameter.name),
-                       counted(-least_of_ranks(world_, here ? -bad : 0), parameter.shape.numel()), ranks(here));
+                       // Elements of a rank's part, with the padding of the vocabulary.
+                       counted(-least_of_ranks(world_, here ? -bad : 0), -least_of_ranks(world_, here ? -elements : 0)),
+                       ranks(here));
   }
 
   std::string outputs() {

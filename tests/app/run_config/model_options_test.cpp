@@ -134,6 +134,8 @@ TEST(ModelOptions, ScaleRotaryFrequencies) {
 TEST(ModelOptions, SwigluOfANarrowModelNeedsItsColumns) {
   EXPECT_THAT([] { ask("--num-layers 2 --hidden-size 16 --num-attention-heads 4 --swiglu", 16, 257); },
               ThrowsMessage<ConfigError>(HasSubstr("--swiglu at --hidden-size 16")));
+  EXPECT_THAT([] { ask("--num-layers 2 --hidden-size 8 --num-attention-heads 4 --geglu", 16, 257); },
+              ThrowsMessage<ConfigError>(HasSubstr("--geglu at --hidden-size 8")));
 }
 
 TEST(ModelOptions, InterpolateRotaryPositions) {

@@ -148,16 +148,17 @@ struct ExportedStep {
   exchange::ExportResult files;
 };
 
-/// Removes those files of an earlier export to this folder that this one does not replace: transformers would read
-/// them.
-void remove_other_files(const std::string& folder, const std::map<std::string, std::string>& tokenizer_files) {
+/// Removes those files of an earlier export to this folder that are not among `files`, which replace the others:
+/// transformers would read them. Removes config.json before, which says that all others are there.
+void remove_other_files(const std::string& folder, const std::map<std::string, std::string>& files) {
   std::error_code error;
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
                            "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt", "chat_template.jinja",
                            "chat_template.json", "additional_chat_templates", "generation_config.json"}) {
     const std::string path = fmt::format("{}/{}", folder, name);
-    if (tokenizer_files.contains(name) || !io::is_there(path)) continue;
-    std::filesystem::remove_all(path, error);
+    if (files.contains(name) || !io::is_there(path)) continue;
+    std::filesystem::remove(folder + "/config.json", error);
+    if (!error) std::filesystem::remove_all(path, error);
     TRIREME_CHECK(!error, IoError, "cannot delete {}: {}", path, error.message());
     log::info("removed {}, of an earlier export", path);
   }
@@ -169,7 +170,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
   const DType dtype = o.dtype.value_or(trained == DType::fp64 ? DType::fp32 : trained);
   ExportedModel model;
   std::unique_ptr<data::Tokenizer> tokenizer;
-  std::map<std::string, std::string> tokenizer_files;
+  std::map<std::string, std::string> files;  // text by name, of all but config.json and the weights
   std::optional<io::FolderLock> lock;
   std::optional<io::SafetensorsOutput> weights;
   bool replaces = false;  // an earlier export
@@ -177,7 +178,7 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
     tokenizer = tokenizer_of(source.description);
     model = exported_model(attributes, *tokenizer, o);
     const model::ModelConfig& config = model.description.config;
-    tokenizer_files = io::tokenizer_files(*tokenizer, config.vocabulary, config.max_positions);
+    files = io::tokenizer_files(*tokenizer, config.vocabulary, config.max_positions);
     const std::int64_t most =
         o.adapter ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(o.max_shard_gb * 1e9);
     weights.emplace(o.output, exchange::tensors_of(model.map, dtype), most,
@@ -214,12 +215,12 @@ ExportedStep export_step(Communicator& world, const ExportOptions& o, const Open
     if (o.adapter) {
       return write(io::adapter_names.description, io::adapter_json(model.peft, !model.description.config.is_bert()));
     }
-    if (replaces) remove_other_files(o.output, tokenizer_files);
-    for (const auto& [name, text] : tokenizer_files) write(name, text);
-    if (!model.description.config.is_bert() && !tokenizer_files.contains("generation_config.json")) {
-      write("generation_config.json", io::generation_config_json(model.description));
+    if (!model.description.config.is_bert() && !files.contains("generation_config.json")) {
+      files["generation_config.json"] = io::generation_config_json(model.description);
     }
-    write("README.md", model_card(source, *model.description.model_class, dtype));
+    files["README.md"] = model_card(source, *model.description.model_class, dtype);
+    if (replaces) remove_other_files(o.output, files);
+    for (const auto& [name, text] : files) write(name, text);
     // Written last: without this file there is no model.
     write("config.json", io::config_json(model.description, dtype));
   });

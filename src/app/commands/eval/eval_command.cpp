@@ -282,7 +282,10 @@ int eval_command(const CommandLine& line) {
     check_outputs(outputs, inputs_of(o));
   });
   std::shared_ptr<data::TokenStore> corpus;
-  if (o.task == EvalTask::perplexity) corpus = open_corpus(*job.world, o.data_path);
+  if (o.task == EvalTask::perplexity) {
+    corpus = open_corpus(*job.world, o.data_path);
+    collectively(*job.world, [&] { check_outputs({o.output, o.logits_file}, token_files(*corpus)); });
+  }
   const auto settle = [&](const model::ModelConfig& config, train::ExecutionConfig& execution) {
     translation->check_model(config);
     execution.sequence_length = o.sequence_length.value_or(execution.sequence_length);

@@ -11,11 +11,14 @@
 #include "io/corpus/corpus_store.hpp"
 #include "io/corpus/prepare_files.hpp"
 #include "io/huggingface/tokenizer_json.hpp"
+#include "io/posix/durable_file.hpp"
 #include "io/posix/folder.hpp"
+#include "io/posix/folder_lock.hpp"
 #include "io/tokenizer/tokenizer_files.hpp"
 #include "src/app/job/progress_bar.hpp"
 #include "src/app/manual/terminal_text.hpp"
 #include "src/app/options/named_inputs.hpp"
+#include "src/app/options/text_files.hpp"
 #include "src/app/options/text_options.hpp"
 #include "src/base/check.hpp"
 #include "src/base/log.hpp"
@@ -93,8 +96,14 @@ void log_counts(const prepare::CountedWords& counted, const prepare::WordCountin
   }
 }
 
-/// Throws ConfigError if the folder has a tokenizer of the other form, which a reader of the folder could take.
-void check_folder(const std::string& folder, const std::string& pattern) {
+/// Throws ConfigError if a file of the tokenizer is one of the `inputs`, or if the folder has a tokenizer of the other
+/// form, which a reader of the folder could take.
+void check_folder(const std::string& folder, const std::string& pattern, const std::vector<std::string>& inputs) {
+  std::vector<std::string> outputs;
+  for (const char* name : {"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json"}) {
+    outputs.push_back(folder + "/" + name);
+  }
+  check_outputs(outputs, inputs);
   const std::vector<const char*> others =
       pattern == "gpt2" ? std::vector{"tokenizer.json"} : std::vector{"vocab.json", "merges.txt"};
   for (const char* other : others) {
@@ -116,9 +125,11 @@ std::string write_files(data::BpeVocabulary vocabulary, const std::vector<data::
   for (auto id = vocabulary.end_of_document; id < std::ssize(vocabulary.tokens); ++id) vocabulary.special.push_back(id);
   const auto tokenizer = data::make_huggingface_tokenizer(std::move(vocabulary));
   constexpr std::int64_t no_limit = std::int64_t{1} << 30;
+  std::vector<std::pair<std::string, std::string>> files;
   for (const auto& [name, text] : io::tokenizer_files(*tokenizer, tokenizer->vocabulary_size(), no_limit)) {
-    io::write_durably(folder + "/" + name, text);
+    files.insert(files.begin(), {folder + "/" + name, text});  // tokenizer.json is last
   }
+  io::replace_together(files);
   return "tokenizer.json and tokenizer_config.json";
 }
 
@@ -139,7 +150,8 @@ int tokenizer_train_command(const CommandLine& line) {
   std::error_code error;
   std::filesystem::create_directories(o.output, error);
   TRIREME_CHECK(!error, IoError, "cannot create the folder {}: {}", o.output, error.message());
-  check_folder(o.output, o.pattern);
+  const io::FolderLock lock(o.output + "/.lock", o.output);
+  check_folder(o.output, o.pattern, o.counting.inputs);
   o.counting.reader.check_utf8 = !o.keep_invalid_utf8;
   o.counting.reader.may_keep_bytes = true;
   o.counting.splits = std::ranges::find(data::named_splits(), o.pattern, &data::NamedSplits::name)->steps;

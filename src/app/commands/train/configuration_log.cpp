@@ -9,6 +9,7 @@
 #include "src/app/run_config/idle_options.hpp"
 #include "src/base/log.hpp"
 #include "src/base/text.hpp"
+#include "src/data/dataset/bert/bert_data.hpp"
 #include "src/model/fields.hpp"
 #include "src/model/stage/model_parameters.hpp"
 
@@ -199,6 +200,13 @@ void log_configuration(const Options& options, const Job& job, const RunConfig& 
   log_model(job, config, plan.model);
   log_corpora(config, plan);
   log_batches(job, config.batch, plan.done);
+  const std::int64_t length = *config.batch.sequence_length;
+  const bool masks = plan.model.is_bert() && plan.model.predicts_tokens();
+  if (masks && !data::masks_tokens(length, config.data.masking.mask_probability) && job.is_root()) {
+    log::warn(
+        "--mask-prob {} of --seq-length {} masks no token: the loss of masked tokens stays 0. Give more of either",
+        config.data.masking.mask_probability, length);
+  }
   log_schedule(config, plan);
   log_grid(options, job, config, plan);
   log_memory(job, config, plan.model);

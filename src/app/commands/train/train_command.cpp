@@ -35,6 +35,19 @@ void take_checkpoint_model(const Job& job, RunConfigReader& reader) {
   for (const std::string& line : reader.take_model(checkpoint.description.attributes)) log::info("{}", line);
 }
 
+/// Returns the files that hold the tokens of all corpora.
+std::vector<std::string> corpus_files(const TrainPlan& plan) {
+  std::vector<std::string> files;
+  const auto add = [&](const std::vector<data::WeightedStore>& stores) {
+    for (const data::WeightedStore& weighted : stores) {
+      std::ranges::move(token_files(*weighted.store), std::back_inserter(files));
+    }
+  };
+  add(plan.stores);
+  for (const OtherCorpora& others : plan.other_stores) add(others.stores);
+  return files;
+}
+
 }  // namespace
 
 int train_command(const CommandLine& line) {
@@ -59,6 +72,9 @@ int train_command(const CommandLine& line) {
 
   translation->log();
   TrainPlan plan = make_plan(job, config);
+  collectively(*job.world, [&] {
+    if (job.is_root()) check_outputs(config.run.outputs(), corpus_files(plan));
+  });
   log_configuration(options, job, config, plan);
   std::optional<TrainingTasks> tasks;
   if (!config.run.tasks.names.empty()) tasks.emplace(job, config.run.tasks, plan, config.batch.sequence_length.value());

@@ -1,7 +1,6 @@
 #include "src/data/dataset/bert/bert_data.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "src/base/check.hpp"
@@ -32,13 +31,6 @@ void check_options(const std::vector<WeightedStore>& stores, const BertDataOptio
   TRIREME_CHECK(options.vocabulary_size == 0 || options.vocabulary_size >= size, ConfigError,
                 "<vocab_size> {} must be at least {}, the tokenizer's: masking draws tokens from all of them",
                 options.vocabulary_size, size);
-  validate(options.samples);
-  // Samples without masked tokens can be read, but train nothing.
-  const double mask = options.samples.masking.mask_probability;
-  const auto tokens = static_cast<double>(options.samples.sequence_length - special_tokens);
-  TRIREME_CHECK(mask * tokens >= 1, ConfigError,
-                "<mask_prob> {} of the {} tokens of <seq_length> {} masks none: it must be at least {:g}", mask, tokens,
-                options.samples.sequence_length, std::ceil(1000 / tokens) / 1000);
 }
 
 }  // namespace
@@ -75,6 +67,10 @@ BertSamples::BertSamples(std::shared_ptr<const TokenStore> store, const Document
                   range.documents, store_->name(), map.min_sentences);
     firsts_.push_back(size() + maps_.back().size());
   }
+}
+
+bool masks_tokens(std::int64_t sequence_length, double mask_probability) {
+  return mask_probability * static_cast<double>(sequence_length - special_tokens) >= 1;
 }
 
 std::int64_t max_predictions(std::int64_t sequence_length, double mask_probability) {

@@ -27,6 +27,9 @@ struct BertSampleOptions {
 /// Throws ConfigError for an option out of its range.
 void validate(const BertSampleOptions& options);
 
+/// Returns whether samples have masked tokens. Short ones may have none, as in Megatron-LM.
+bool masks_tokens(std::int64_t sequence_length, double mask_probability);
+
 /// Returns the number of tokens that a sample masks at most; at least 1.
 std::int64_t max_predictions(std::int64_t sequence_length, double mask_probability);
 

@@ -92,12 +92,12 @@ TEST(BertData, RefusesInvalidSettings) {
   options = options_of({{1, 0, 0}});
   options.samples.masking.vocabulary.size = 30522;
   EXPECT_THAT(error_of({{ten_documents()}}, options), HasSubstr("30522 ids, but the tokenizer of memory has 30524"));
-  options = options_of({{1, 0, 0}});
-  options.samples.masking.mask_probability = 0.03;
-  EXPECT_THAT(error_of({{ten_documents()}}, options),
-              HasSubstr("<mask_prob> 0.03 of the 29 tokens of <seq_length> 32 masks none: it must be at least 0.035"));
-  options.samples.masking.mask_probability = 0.035;
-  EXPECT_NO_THROW(make_bert_data({{ten_documents()}}, options));
+}
+
+TEST(BertData, SaysWhetherTokensAreMasked) {
+  EXPECT_FALSE(masks_tokens(32, 0.03));
+  EXPECT_TRUE(masks_tokens(32, 0.035));
+  EXPECT_FALSE(masks_tokens(8, 0.15));
 }
 
 TEST(BertData, AttributesIncludeAllInputsOfTheSamples) {
