@@ -53,9 +53,10 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   yield_when_crowded();
   // Alone without a launcher, Open MPI 4 would start a daemon for ranks to be spawned: half of a start's time.
   setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
-  // CUDA reads this on initialisation, which MPI may trigger. By default streams share eight queues to the GPU. Blocked
-  // work stalls later work of other streams in its queue. 32 is the maximum.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // CUDA reads this on initialisation, which MPI may trigger. By default streams share eight queues to the GPU, and
+  // with Megatron-LM's scripts one. A message that waits for another rank stalls later work of other streams in its
+  // queue, even the message for which that rank waits. 32 is the maximum.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   int provided = 0;
   const int code = MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   TRIREME_CHECK(code == MPI_SUCCESS, EnvironmentError,

@@ -10,7 +10,8 @@
 # FOLDER/gpu-results has PART.txt for each part, the data that it measured, the products' algorithms, and phase-N.txt: commit,
 # machine, command, and result and seconds of each part. Where OUT is set, $OUT/gpu-phase-N.tar.gz has that folder, complete
 # after each part. To go on with the next phase on another machine, unpack it there in FOLDER first.
-# environment: TRIREME_TEST_SEED (seed of random inputs), TRIREME_GPU_LIMIT (seconds of every part, to try this script)
+# environment: TRIREME_TEST_SEED (seed of random inputs), TRIREME_GPU_LIMIT (seconds of every part, to try this script),
+#   TRIREME_WARP_GROUPS (off: attention without its kernels by warp groups)
 # Exit status 1 where a part failed or was ended at its limit. Skipped parts say why.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -18,13 +19,13 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # Phase, limit in seconds, part (tests/gpu_parts.sh), and a part that shares the GPU with it. No more than two processes share
 # it, and benchmarks have it for themselves. The limits of a phase add up to 520 s at most.
 table='
-1  10 info
+1  20 info
 1 120 kernels shapes
-1  10 fp8
+1  30 fp8
 1 110 steps
 1  10 predicted
 1  90 kernel_times
-1 170 peer
+1 140 peer
 2 130 training runtime
 2 130 program
 2  30 ranks
@@ -55,6 +56,9 @@ folder=${1:-$here}
 folder=$(cd "$folder" && pwd) || exit 2
 [ -x "$folder/trireme" ] || { echo "$folder/trireme is missing: cmake --build --preset release, or name a folder" >&2; exit 2; }
 
+# running_test FILE: the test that this output began last, if it has not ended.
+running_test() { sed -nE 's/^\[ RUN      \] //p; s/^\[ +(OK|FAILED|SKIPPED) +\].*//p' "$1" | tail -n 1; }
+
 source "$here/gpu_environment.sh"
 results=$folder/gpu-results
 mkdir -p "$results" || exit 1
@@ -84,7 +88,7 @@ tests_of() {
 }
 # timed PHASE LIMIT PART: runs the part in a session of its own, adds its line to the table, and writes the tar.
 timed() {
-  local file=$results/$3.txt begun=$SECONDS code result note
+  local file=$results/$3.txt begun=$SECONDS code result note test
   echo "# $build, $(uname -n), ${gpu:-no nvidia-smi}, $(date -u +%FT%RZ): tests/gpu.sh --part $3" >"$file"
   # The last two seconds are for programs that end at SIGTERM.
   setsid timeout -k 2 $(($2 - 2)) bash "$here/gpu.sh" --part "$3" "$folder" >>"$file" 2>&1 </dev/null &
@@ -94,11 +98,11 @@ timed() {
   wait $session
   code=$?
   end_session $session
-  note=$(tests_of "$file")
+  note=$(tests_of "$file") test=$(running_test "$file")
   case $code in
     0) result=passed ;;
     77) result=skipped note=$(tail -n 1 "$file") ;;
-    124 | 137) result=TIMEOUT note="ended at its limit of $2 s${note:+; $note}" ;;
+    124 | 137) result=TIMEOUT note="ended at its limit of $2 s${test:+ in $test}${note:+; $note}" ;;
     *) result=FAILED note="exit status $code${note:+; $note}" ;;
   esac
   {

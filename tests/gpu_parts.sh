@@ -28,19 +28,64 @@ skip_without_pytorch() {
 peers() {
   GEMM_CACHE=$algorithms MODELS=$* STEPS=15 bash "$(script bench/step/gpu.sh)" "$folder" && skip_without_pytorch
 }
-# suites PROGRAM: each suite of tests as a process of its own. After a fault in a kernel the GPU is lost to the process that
-# started it.
+# Faults in kernels after which the GPU is lost to the process that started them.
+gpu_is_lost='cudaError(IllegalAddress|LaunchFailure|MisalignedAddress|IllegalInstruction|InvalidPc|InvalidAddressSpace|HardwareStackError|Assert)'
+# suites PROGRAM [SECONDS]: each suite of tests as a process of its own, with this limit or none. After such a fault, after a
+# crash, or at the limit, the tests that have not begun run in a further process, once: those of attention without its kernels
+# by warp groups. After one that hung, so do the suites that follow.
 suites() {
-  local suite listed code status=0
+  local suite listed tests output begun test groups code reason status=0
   listed=$("$folder/$1" --gtest_list_tests 2>&1 | grep -oE '^[A-Za-z0-9_/]+\.')
   [ -n "$listed" ] || exec "$folder/$1"
+  output=$(mktemp)
   for suite in $listed; do
-    timeout -k 2 60 "$folder/$1" --gtest_color=no "--gtest_filter=$suite*"
-    code=$?
-    [ $code -eq 0 ] || status=1
-    [ $code -le 1 ] || echo "FAILED: ${suite%.}: exit status $code" # it did not say which test failed
+    tests=$suite* groups=${TRIREME_WARP_GROUPS:-}
+    for _ in 1 2; do
+      TRIREME_WARP_GROUPS=$groups timeout -k 2 "${2:-0}" "$folder/$1" --gtest_color=no "--gtest_filter=$tests" 2>&1 | tee "$output"
+      code=${PIPESTATUS[0]}
+      [ "$code" -ne 0 ] || break
+      status=1
+      begun=$(awk -v lost="$gpu_is_lost" '/^\[ RUN / { print $NF } $0 ~ lost { exit }' "$output")
+      test=$(running_test "$output")
+      reason=$(grep -m1 -oE "$gpu_is_lost" "$output") && test=$(tail -n 1 <<<"$begun")
+      case $code.${2:-0} in
+        1.*) [ -n "$reason" ] || break ;;
+        124.[1-9]* | 137.[1-9]*) reason="ended at its limit of $2 s" ;;
+        *) reason="exit status $code${reason:+, $reason}" ;;
+      esac
+      echo "FAILED: ${test:-${suite%.}}: $reason"
+      tests="$suite*-$(paste -sd: <<<"$begun")"
+      [[ $test == *FlashAttention* ]] || continue
+      groups=off
+      [[ $reason != ended* ]] || without_warp_groups
+    done
   done
+  rm "$output"
   return $status
+}
+# without_warp_groups: keeps the kernels of attention by warp groups off from here on. One that hangs would take a part's time.
+without_warp_groups() {
+  [ "${TRIREME_WARP_GROUPS:-}" != off ] || return 0
+  echo "from here on with TRIREME_WARP_GROUPS=off: attention without its kernels by warp groups"
+  export TRIREME_WARP_GROUPS=off
+}
+# without_hung_kernels: the same, if a test of these kernels hung in this phase.
+without_hung_kernels() {
+  local tests=$results/kernels.txt
+  [ -f "$tests" ] || return 0
+  [[ $(grep '^FAILED: .*: ended at its limit' "$tests")$(running_test "$tests") != *FlashAttention* ]] || without_warp_groups
+}
+# steps FILE [ARGUMENT...]: times of training steps. After a failure of the GPU once more, without kernels by warp groups: the
+# lines of both are kept.
+steps() {
+  local code
+  "$folder/step_gpu_bench" "${@:2}" --gemm-cache "$algorithms" | tee "$1"
+  code=${PIPESTATUS[0]}
+  if [ "$code" -gt 1 ] && [ "${TRIREME_WARP_GROUPS:-}" != off ]; then
+    without_warp_groups
+    "$folder/step_gpu_bench" "${@:2}" --gemm-cache "$algorithms" | tee -a "$1"
+  fi
+  return "$code"
 }
 # sanitize TOOL PROGRAM [ARGUMENT...]: under compute-sanitizer, which cannot watch the GPU in some containers.
 sanitize() {
@@ -79,19 +124,20 @@ profiled+='drop_gradient_and_sum|statistics|backward|lookup_backward|sum_block|a
 short='--gtest_filter=*bf16*:*fp32*:*Match*fp16*-*1025x*:*300x*:*270x*:*Threads*:*SameBits*'
 
 run_part() {
+  case $1 in steps | kernel_times | peer) without_hung_kernels ;; esac
   case $1 in
     info)
       nvidia-smi && nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,ECC,COMPUTE
       local info
       info=$("$folder/trireme" info) && echo "$info" && grep -q '^backend   cuda' <<<"$info"
       ;;
-    kernels) suites cuda_gpu_kernels_test ;;
+    kernels) suites cuda_gpu_kernels_test 30 ;;
     fp8) "$folder/cuda_gpu_test" --gtest_color=no "--gtest_filter=*Fp8*" ;;
     shapes) suites cuda_gpu_shapes_test ;;
     training) suites cuda_gpu_training_test ;;
-    runtime) suites cuda_gpu_test ;;
-    steps) "$folder/step_gpu_bench" --gemm-cache "$algorithms" | tee "$results/steps.jsonl" ;;
-    sweep) "$folder/step_gpu_bench" --sweep --gemm-cache "$algorithms" | tee "$results/sweep.jsonl" ;;
+    runtime) suites cuda_gpu_test 60 ;;
+    steps) steps "$results/steps.jsonl" ;;
+    sweep) steps "$results/sweep.jsonl" --sweep ;;
     predicted)
       [ -s "$results/steps.jsonl" ] || skip "no step was measured"
       "$folder/step_predict" --compare "$results/steps.jsonl"
@@ -101,7 +147,8 @@ run_part() {
     peers) peers gpt2-124m gpt2-355m ;;
     program)
       needs_mpirun
-      TRIREME_TEST_RANKS=$((2 * (gpus > 0 ? gpus : 1))) bash "$(script e2e/gpu_test.sh)" "$folder/trireme" mpirun
+      # A process that hangs must not take the time of the others.
+      run_limit=40 TRIREME_TEST_RANKS=$((2 * (gpus > 0 ? gpus : 1))) bash "$(script e2e/gpu_test.sh)" "$folder/trireme" mpirun
       ;;
     ranks) needs_mpirun && mpirun -np 2 "$folder/cuda_gpu_ranks_test" --gtest_color=no ;;
     grids)

@@ -1,6 +1,6 @@
 // The CUDA kernels at the shapes of GPT-2 1.2B, of 124M at micro-batch 64 and of a TP-8 rank of 8.3B. Attention also
-// at published shapes. Prints time, rate, and the share of the rate of a copy of as many bytes or a large product in
-// the same run.
+// at published shapes, and once more by warp groups, last. Prints time, rate, and the share of the rate of a copy of as
+// many bytes or a large product in the same run.
 //
 // usage: kernels_gpu_bench [--attention | --profile] [--gemm-cache FILE] [--json FILE] [--dry-run]
 //
@@ -22,6 +22,7 @@
 #include "cuda/backend/cuda_backend.hpp"
 #include "cuda/kernels/epilogue.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
+#include "src/backend/kernels/attention_problem.hpp"
 #include "src/backend/kernels/warp_groups.hpp"
 #include "src/base/hash.hpp"
 
@@ -243,7 +244,8 @@ struct AttentionShape {
   std::int64_t documents = 1;  ///< number in each sample, of equal length, mutually masked
   std::int64_t window = -1;    ///< AttentionProblem::window
 };
-void run_attention(GpuMeasure& bench, const AttentionShape& a) {
+/// `form` names the kernels in use.
+void run_attention(GpuMeasure& bench, const AttentionShape& a, const char* form) {
   Backend& b = bench.b;
   const Tensor samples = uploaded(b, std::vector<std::int64_t>(static_cast<std::size_t>(a.b), 7));
   const std::int64_t row = a.heads * a.d;
@@ -291,21 +293,15 @@ void run_attention(GpuMeasure& bench, const AttentionShape& a) {
                                                   : "full",
                                        a.dropout > 0 ? fmt::format(", dropout {}", a.dropout) : "");
   const std::string name = fmt::format("{}{} x {} x {} x {}", a.name, a.b, a.s, a.heads, a.d);
-  const auto measure = [&](const std::string& form) {
-    bench.products("attention" + form + ", " + kind, name, operations, [&](int) {
-      b.attention().attention(bench.stream, problem, heads_of(qkv, 0), heads_of(qkv, 1), heads_of(qkv, 2), whole(out),
-                              lse);
-    });
-    bench.products("its backward" + form, name, 2.5 * operations, [&](int) {
-      b.attention().attention_backward(bench.stream, problem, whole(dout), heads_of(qkv, 0), heads_of(qkv, 1),
-                                       heads_of(qkv, 2), whole(out), lse, row_dot, heads_of(dqkv, 0), heads_of(dqkv, 1),
-                                       heads_of(dqkv, 2));
-    });
-  };
-  measure("");
-  if (!use_warp_groups(b.attention(), true)) return;
-  measure(" by warp groups");
-  use_warp_groups(b.attention(), false);
+  bench.products(fmt::format("attention{}, {}", form, kind), name, operations, [&](int) {
+    b.attention().attention(bench.stream, problem, heads_of(qkv, 0), heads_of(qkv, 1), heads_of(qkv, 2), whole(out),
+                            lse);
+  });
+  bench.products(fmt::format("its backward{}", form), name, 2.5 * operations, [&](int) {
+    b.attention().attention_backward(bench.stream, problem, whole(dout), heads_of(qkv, 0), heads_of(qkv, 1),
+                                     heads_of(qkv, 2), whole(out), lse, row_dot, heads_of(dqkv, 0), heads_of(dqkv, 1),
+                                     heads_of(dqkv, 2));
+  });
 }
 
 /// Attention of single queries of `texts` texts of s positions each.
@@ -341,8 +337,13 @@ void run_decoding(GpuMeasure& bench, std::int64_t s, std::int64_t texts, std::in
 
 enum class Selection { all, attention, profile };
 
-void run(Backend& backend, Selection selection, bool dry_run, std::ostream& json) {
-  GpuMeasure bench(backend, dry_run, selection == Selection::profile, json);
+/// Returns the shapes of attention that were measured.
+std::vector<AttentionShape> run_all(GpuMeasure& bench, Selection selection, bool dry_run) {
+  std::vector<AttentionShape> measured;
+  const auto measure_attention = [&](AttentionShape a) {
+    run_attention(bench, a, "");
+    measured.push_back(std::move(a));
+  };
   std::vector<Model> models{{"1.2B", 1024, 8, 1536, 16, 96, 6144, 51200},
                             {"124M", 1024, 64, 768, 12, 64, 3072, 50304},
                             {"8.3B/TP-8", 1024, 8, 3072, 4, 96, 1536, 6400}};
@@ -370,23 +371,21 @@ void run(Backend& backend, Selection selection, bool dry_run, std::ostream& json
                   .has_bias = false});
     }
     for (const double dropout : {0.0, 0.1}) {
-      run_attention(bench, {fmt::format("{}: ", m.name), m.s, m.b, m.heads, m.d, true, dropout});
+      measure_attention({fmt::format("{}: ", m.name), m.s, m.b, m.heads, m.d, true, dropout});
     }
   }
-  if (selection == Selection::profile) return;
+  if (selection == Selection::profile) return measured;
   if (selection == Selection::all) {
     for (const Model& m : widths) run_layer(bench, m);
   }
-  if (!dry_run) run_attention(bench, {"", 2048, 2, 16, 128});  // Transformer Engine's notebook
+  if (!dry_run) measure_attention({"", 2048, 2, 16, 128});  // Transformer Engine's notebook
   for (const bool padded : {false, true}) {
     const std::int64_t s = dry_run ? 16 : 512, b = dry_run ? 2 : 32;
-    run_attention(bench, {"BERT: ", s, b, 16, 64, false, 0.1, padded});
+    measure_attention({"BERT: ", s, b, 16, 64, false, 0.1, padded});
   }
-  run_attention(
-      bench,
+  measure_attention(
       {.name = "packed: ", .s = dry_run ? 16 : 4096, .b = dry_run ? 2 : 4, .heads = 16, .d = 128, .documents = 8});
-  run_attention(
-      bench,
+  measure_attention(
       {.name = "Mistral: ", .s = dry_run ? 16 : 16384, .b = 1, .heads = 32, .d = 128, .window = dry_run ? 4 : 4095});
   for (const std::int64_t kv_heads : {32, 8}) {
     for (const std::int64_t texts : {1, 16}) run_decoding(bench, dry_run ? 300 : 1024, texts, 32, kv_heads, 128);
@@ -396,9 +395,20 @@ void run(Backend& backend, Selection selection, bool dry_run, std::ostream& json
     for (const bool causal : {false, true}) {
       for (const std::int64_t s : {1024, 2048}) {
         const bool skipped = d == 256 && !causal;  // slow without tensor cores, and published for none
-        if (!dry_run && !skipped) run_attention(bench, {"", s, 16384 / s, d == 96 ? 16 : 2048 / d, d, causal});
+        if (!dry_run && !skipped) measure_attention({"", s, 16384 / s, d == 96 ? 16 : 2048 / d, d, causal});
       }
     }
+  }
+  return measured;
+}
+
+void run(Backend& backend, Selection selection, bool dry_run, std::ostream& json) {
+  GpuMeasure bench(backend, dry_run, selection == Selection::profile, json);
+  const std::vector<AttentionShape> measured = run_all(bench, selection, dry_run);
+  // Last: a fault in a kernel takes the GPU from this process.
+  if (!use_warp_groups(backend.attention(), true)) return;
+  for (const AttentionShape& a : measured) {
+    if (has_warp_group_attention(a.d)) run_attention(bench, a, " by warp groups");
   }
 }
 
@@ -430,8 +440,10 @@ int main(int argc, char** argv) {
     }
   }
   try {
-    const auto backend = dry_run ? cpu::make_backend(1)
-                                 : cuda::make_backend({.algorithm_cache = gemm_cache}, TRIREME_CUDA_ARCHITECTURES);
+    // Kernels take less than a second: after the maximum wait the GPU counts as hung.
+    const auto backend =
+        dry_run ? cpu::make_backend(1)
+                : cuda::make_backend({.max_wait_s = 20, .algorithm_cache = gemm_cache}, TRIREME_CUDA_ARCHITECTURES);
     bench::run(*backend, selection, dry_run, json);
   } catch (const Error& error) {
     std::cerr << error.what() << "\n";

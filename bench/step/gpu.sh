@@ -16,7 +16,8 @@
 # environment: MODELS ("gpt2-1.2b gpt2-1.2b:16 gpt2-355m gpt2-124m", each NAME or NAME:MICRO_BATCHES), STEPS (20), PEAK (989
 #   TFLOP/s, what H100 and H200 have in dense bf16), PYTHON (python3; without PyTorch its lines are left out), GEMM_CACHE
 #   (file for --gemm-cache)
-# Exit status 1 where a run failed.
+# Exit status 1 where a run failed. A run of this program that failed is repeated once with --no-selftest, which also keeps
+# the kernels of attention by warp groups off.
 set -euo pipefail
 
 # Ids as in text, the larger the rarer: the gradient of an embedding takes its time by them.
@@ -88,7 +89,7 @@ line() {
 if [ $dry_run = no ]; then
   nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader || echo "no nvidia-smi"
 fi
-"$folder/trireme" info 2>&1 | grep -E '^(trireme|CUDA|GPUs) ' # with cuBLASLt's version
+"$folder/trireme" info 2>&1 | grep -E '^(trireme|CUDA|GPUs) ' || echo "trireme info failed" # with cuBLASLt's version
 columns model micro-batches program tokens/s "(least to greatest)" "full TFLOP/s" "full MFU" "causal MFU" ratio
 for entry in $models; do
   model=${entry%:*} micro_batches=1
@@ -106,14 +107,26 @@ for entry in $models; do
   flops=$(calculate .10g "6 * $hidden * (12 * $layers * $hidden + 2 * $layers * $sequence + $vocabulary)")
   causal=$(calculate .10g "1 - 6 * $hidden * $layers * $sequence / $flops")
   tokens $((batch * micro_batches * sequence * steps + 1)) $vocabulary >"$work/tokens.bin"
-  rm -f "$work"/corpus.h5
-  "$folder/trireme" corpus import "$work/tokens.bin" --output "$work/corpus.h5" --tokenizer null --vocab-size $vocabulary 2>"$work/log" &&
+  import_tokens() {
+    rm -f "$work/corpus.h5"
+    "$folder/trireme" corpus import "$work/tokens.bin" --output "$work/corpus.h5" --tokenizer null --vocab-size $vocabulary 2>"$work/log"
+  }
+  train() {
+    rm -f "$work/$entry.jsonl"
     "$folder/trireme" train "${options[@]}" --backend $backend --bf16 --vocab-size $vocabulary --seq-length $sequence \
       --max-position-embeddings $sequence --micro-batch-size $batch --global-batch-size $((batch * micro_batches)) --hidden-dropout 0.1 --attention-dropout 0.1 \
-      --lr 1e-4 --train-iters "$steps" --eval-iters 0 --sampling sequential --data-path "$work/corpus.h5" \
-      ${GEMM_CACHE:+--gemm-cache "$GEMM_CACHE"} --metrics-file "$work/$entry.jsonl" >"$work/log" 2>&1 || { failed "$entry"; continue; }
-  read -r ours least greatest < <(sed -n "$((warm_up + 1)),\$s/.*\"tokens_per_second\": *\([0-9.e+-]*\).*/\1/p" "$work/$entry.jsonl" | summary)
-  line "$model" "$micro_batches" trireme "$ours" "$least" "$greatest" ""
+      --lr 1e-4 --train-iters "$steps" --eval-iters 0 --sampling sequential --data-path "$work/corpus.h5" --distributed-timeout-minutes 0.5 \
+      ${GEMM_CACHE:+--gemm-cache "$GEMM_CACHE"} --metrics-file "$work/$entry.jsonl" "$@" >"$work/log" 2>&1
+  }
+  ours=
+  if ! import_tokens; then
+    failed "$entry, import of the tokens"
+  elif train || { failed "$entry" && train --no-selftest; }; then
+    read -r ours least greatest < <(sed -n "$((warm_up + 1)),\$s/.*\"tokens_per_second\": *\([0-9.e+-]*\).*/\1/p" "$work/$entry.jsonl" | summary)
+    line "$model" "$micro_batches" trireme "$ours" "$least" "$greatest" ""
+  else
+    failed "$entry, --no-selftest"
+  fi
   [ $peer = yes ] || continue
   peer_runs() {
     peers_python "$root/bench/peers/gpt2_pytorch.py" --layers $layers --hidden $hidden --heads $heads --sequence $sequence \
@@ -128,7 +141,8 @@ for entry in $models; do
     peer_runs || { failed "$entry, PyTorch"; continue; }
   fi
   read -r theirs least greatest < <(summary <"$work/peer")
-  line "" "" "$name" "$theirs" "$least" "$greatest" "$(calculate .2f "$ours / $theirs")"
+  if [ -n "$ours" ]; then line "" "" "$name" "$theirs" "$least" "$greatest" "$(calculate .2f "$ours / $theirs")"
+  else line "$model" "$micro_batches" "$name" "$theirs" "$least" "$greatest" ""; fi
   sed -n 's/^PyTorch /             with PyTorch /p' "$work/log"
 done
 exit $status

@@ -12,6 +12,8 @@
 //                       step) and dropout, without the times of kinds of kernel
 //   --gemm-cache FILE   file with the fastest algorithm of each product, read and extended
 //   --dry-run           a tiny model on the CPU backend, to test this program
+// A case that fails is named on stderr, with "FAILED: ", and the next one runs. A failure of the GPU ends the program,
+// with the error's exit code. Otherwise the exit code is 1 where a case failed, or the start test found wrong kernels.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +22,7 @@
 #include "bench/step/line_timer.hpp"
 #include "bench/step/step_rig.hpp"
 #include "cuda/backend/cuda_backend.hpp"
+#include "cuda/runtime/error.hpp"
 #include "src/backend/cpu/cpu_backend.hpp"
 #include "src/base/check.hpp"
 #include "src/comm/device_communicators.hpp"
@@ -67,27 +70,38 @@ struct Arguments {
   std::string gemm_cache;
 };
 
-void run(const StepCase& c, const Arguments& arguments) {
+/// After this time the GPU counts as hung. Steps take less than a second.
+constexpr double max_wait_s = 20;
+
+/// Prints a case's line. Returns whether the kernels passed the start test: wrong ones are timed all the same.
+bool run(const StepCase& c, const Arguments& arguments) {
   const bool dry_run = arguments.dry_run, has_lines = !c.graphs && !arguments.sweep;
   const int warm_up = dry_run ? 1 : 4, steps = dry_run ? 2 : arguments.sweep ? 6 : 12, timed = dry_run ? 1 : 5;
   const std::unique_ptr<Backend> device =
       dry_run ? cpu::make_backend(1)
-              : cuda::make_backend({.algorithm_cache = arguments.gemm_cache}, TRIREME_CUDA_ARCHITECTURES);
+              : cuda::make_backend({.max_wait_s = max_wait_s, .algorithm_cache = arguments.gemm_cache},
+                                   TRIREME_CUDA_ARCHITECTURES);
   SelfCommunicator world("world");
   std::unique_ptr<Communicator> devices = world.split(0, 0, "world");
   if (!dry_run) {
     devices = dynamic_cast<DeviceCommunicators&>(*device).make_world(std::move(devices), DeviceTransport::nccl);
   }
+  bool right = true;
   if (!dry_run) {
     // As a run does, which uses attention by warp groups where it is right.
     const std::unique_ptr<Backend> reference = cpu::make_backend(1);
     if (c.fp8 && !device->supports(Capability::fp8)) {
       std::cerr << to_string(c) << ": left out, " << device->description() << " has no products in FP8\n";
-      return;
+      return true;
     }
     const selftest::StartupTest tested{.dtype = c.dtype, .fp8 = {.whole = c.fp8}, .where = "this GPU"};
-    for (const std::string& warning : selftest::test_at_start(*device, *reference, tested)) {
-      std::cerr << warning << "\n";
+    try {
+      for (const std::string& warning : selftest::test_at_start(*device, *reference, tested)) {
+        std::cerr << warning << "\n";
+      }
+    } catch (const EnvironmentError& error) {
+      std::cerr << "FAILED: start test of " << to_string(c) << ": " << error.what() << std::endl;
+      right = false;
     }
   }
   ObservedBackend backend(*device);
@@ -110,44 +124,68 @@ void run(const StepCase& c, const Arguments& arguments) {
                    backend.description(), json_fields(c), median, std::ranges::min(times), std::ranges::max(times),
                    launches, flops / median, has_lines ? ", \"lines\": " + timed_lines(rig, c, backend, timed) : "")
             << std::endl;
+  return right;
 }
 
-void run_sweep(const Arguments& arguments) {
-  const bool tiny = arguments.dry_run;
+std::vector<StepCase> sweep_cases(bool tiny) {
+  std::vector<StepCase> cases;
   for (const int micro_batches : {1, 4, 16}) {
     for (const DType moments : {DType::fp32, DType::bf16}) {
       for (const double dropout : {0.1, 0.0}) {
         for (const bool graphs : {false, true}) {
           if (tiny && graphs) continue;  // the CPU backend has none
-          run({.model = tiny ? "tiny" : "gpt2-124m",
-               .s = tiny ? 32 : 1024,
-               .b = (tiny ? 16 : 64) / micro_batches,
-               .micro_batches = micro_batches,
-               .graphs = graphs,
-               .moments = moments,
-               .dropout = dropout},
-              arguments);
+          cases.push_back({.model = tiny ? "tiny" : "gpt2-124m",
+                           .s = tiny ? 32 : 1024,
+                           .b = (tiny ? 16 : 64) / micro_batches,
+                           .micro_batches = micro_batches,
+                           .graphs = graphs,
+                           .moments = moments,
+                           .dropout = dropout});
         }
       }
     }
   }
+  return cases;
 }
 
-void run_all(const Arguments& arguments) {
-  if (arguments.sweep) return run_sweep(arguments);
+std::vector<StepCase> cases_of(const Arguments& arguments) {
+  if (arguments.sweep) return sweep_cases(arguments.dry_run);
   if (arguments.dry_run) {
-    run({.model = "tiny", .s = 32, .b = 2, .micro_batches = 4}, arguments);
+    std::vector<StepCase> cases{{.model = "tiny", .s = 32, .b = 2, .micro_batches = 4}};
     for (const bool sequence_parallel : {false, true}) {
-      run({.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = sequence_parallel}, arguments);
+      cases.push_back({.model = "tiny", .s = 32, .b = 2, .tensor_ranks = 2, .sequence_parallel = sequence_parallel});
     }
-    return;
+    return cases;
   }
-  for (const StepCase& c : predicted_cases()) run(c, arguments);
+  std::vector<StepCase> cases = predicted_cases();
   for (const auto& [s, b] : {std::pair{1024, 16}, std::pair{256, 1}}) {
     for (const bool graphs : {false, true}) {
-      run({.model = "gpt2-124m", .s = s, .b = b, .micro_batches = 4, .graphs = graphs}, arguments);
+      cases.push_back({.model = "gpt2-124m", .s = s, .b = b, .micro_batches = 4, .graphs = graphs});
     }
   }
+  return cases;
+}
+
+/// Returns whether the GPU is lost to this process: after a fault in a kernel every call fails.
+bool is_of_device(const std::exception& error) {
+  return dynamic_cast<const cuda::CudaError*>(&error) != nullptr || dynamic_cast<const HungError*>(&error) != nullptr ||
+         dynamic_cast<const MachineError*>(&error) != nullptr;
+}
+
+/// Returns the exit code.
+int run_all(const Arguments& arguments) {
+  int code = 0;
+  for (const StepCase& c : cases_of(arguments)) {
+    std::cerr << to_string(c) << std::endl;  // a crash or hang has no other name
+    try {
+      if (!run(c, arguments)) code = 1;
+    } catch (const std::exception& error) {
+      std::cerr << "FAILED: " << to_string(c) << ": " << error.what() << std::endl;
+      if (is_of_device(error)) return static_cast<int>(dynamic_cast<const Error&>(error).exit_code());
+      code = 1;
+    }
+  }
+  return code;
 }
 
 }  // namespace
@@ -167,11 +205,5 @@ int main(int argc, char** argv) {
       return std::cerr << "usage: step_gpu_bench [--sweep] [--gemm-cache FILE] [--dry-run]\n", 2;
     }
   }
-  try {
-    trireme::bench::run_all(arguments);
-  } catch (const trireme::Error& error) {
-    std::cerr << error.what() << "\n";
-    return 4;
-  }
-  return 0;
+  return trireme::bench::run_all(arguments);
 }

@@ -43,16 +43,11 @@ DeviceLocation location_of(const BackendOptions& options) {
   return location;
 }
 
-/// Warns if all streams share one hardware queue. Only rank 0 prints it.
-void warn_of_one_connection(int world_rank) {
-  const char* variable = "CUDA_DEVICE_MAX_CONNECTIONS";
-  const char* set = std::getenv(variable);
-  if (world_rank != 0 || set == nullptr || std::string_view(set) != "1") return;
-  log::warn(
-      "{}=1: all streams share one queue to the GPU, where messages, collectives and products hold each other up. "
-      "Scripts of Megatron-LM set it to order launches; this program orders them by events and priorities, and keeps "
-      "multiprocessors free for collectives. Try: unset {}",
-      variable, variable);
+/// Returns whether attention has its kernels by warp groups. TRIREME_WARP_GROUPS=off leaves them out, for a GPU on
+/// which one of them hangs.
+bool has_warp_groups(const Device& device) {
+  const char* set = std::getenv("TRIREME_WARP_GROUPS");
+  return device.compute_capability() == 90 && (set == nullptr || std::string_view(set) != "off");
 }
 
 /// Returns whether kernels built for one entry of the list of architectures run on a GPU of this compute capability.
@@ -84,8 +79,7 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
         kernels_{.gemm = make_gemm(device_, memory_, std::make_unique<EventTimer>(),
                                    {options.allow_reduced_precision, options.deterministic, options.algorithm_cache}),
                  .norm = make_norm(scratch()),
-                 .attention =
-                     make_attention(scratch(), device_->shared_bytes_of_block(), device_->compute_capability() == 90),
+                 .attention = make_attention(scratch(), device_->shared_bytes_of_block(), has_warp_groups(*device_)),
                  .elementwise = make_elementwise(scratch()),
                  .embedding = make_embedding(),
                  .cross_entropy = make_cross_entropy(device_->shared_bytes_of_block()),
@@ -96,7 +90,6 @@ class CudaBackend final : public Backend, public DeviceCommunicators, public Gra
     const std::string problem = architecture_problem(built_for, device_->compute_capability());
     TRIREME_CHECK(problem.empty(), BackendUnavailable, "{}; {}", problem, to_string(device_->location()));
     device_->set_max_wait(options.max_wait_s);
-    warn_of_one_connection(options.world_rank);
   }
   ~CudaBackend() override {
     // Their memory is reused or freed immediately after release.

@@ -63,7 +63,9 @@ __device__ void row_statistics(const T* row, std::int64_t classes, T* kept, Accu
     }
   }
   max_logit = block_combine<Maximum<A>>(own);
-  sum = block_combine<Plus<A>>(own_sum * exponential(shift(own) - shift(max_logit)));
+  // A thread without a finite logit has the sum 0, or NaN. Its factor would be infinite where all others are far below
+  // 0.
+  sum = block_combine<Plus<A>>(own == -infinity ? own_sum : own_sum * exponential(own - max_logit));
 }
 
 /// The gradient of a row of `logits`, which may be `row`.

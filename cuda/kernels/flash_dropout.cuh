@@ -79,11 +79,12 @@ __device__ inline std::uint32_t pairs_of_columns(std::uint32_t own) {
 }
 
 /// Words of one head's masks in memory (kept_mask_bytes), in the layout of kept_keys<4>. Counted from query 0 and key 0
-/// of the problem.
+/// of the problem. Those of padding queries are neither stored nor loaded.
 class HeadMasks {
  public:
   __device__ HeadMasks(std::uint32_t* masks, const AttentionProblem& problem, std::int64_t sample, std::int64_t head)
-      : row_words_(static_cast<int>((problem.keys + 63) / 64) * 2), queries_(static_cast<int>(problem.queries)) {
+      : row_words_(static_cast<int>((problem.keys + 63) / 64) * 2),
+        queries_(static_cast<int>(problem.queries_of(sample))) {
     if (masks != nullptr) words_ = masks + (sample * problem.heads + head) * problem.queries * row_words_;
   }
   __device__ bool exist() const { return words_ != nullptr; }

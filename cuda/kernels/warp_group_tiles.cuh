@@ -43,6 +43,8 @@ struct GroupBlock {
   static constexpr int threads = (groups + 1) * gpu::group_threads;
   /// Registers of a thread that copies, and of one that computes: as many as a launch gives to all.
   static constexpr int copying_registers = groups == 2 ? 40 : 32, computing_registers = groups == 2 ? 232 : 160;
+  static constexpr int launch_registers = 65536 / threads / 8 * 8;  // an increase waits for those given up
+  static_assert(groups * computing_registers + copying_registers <= (groups + 1) * launch_registers);
   static constexpr int stage_elements = elements_of_stage, own_elements = own;
   static constexpr std::size_t shared_bytes = gpu::swizzle_bytes + sizeof(bf16) * (stages * stage_elements + own) +
                                               (2 * stages + groups) * sizeof(gpu::Barrier);

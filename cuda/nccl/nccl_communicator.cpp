@@ -23,12 +23,12 @@ class NcclWork final : public Work::State {
   bool done() override {
     handle_->poll();
     handle_->check_alive();
-    return handle_->end_of(*operation_).done();
+    return operation_->end->done();
   }
   void wait(Stream& stream) override {
     handle_->poll();
     handle_->check_alive();
-    stream.wait(handle_->end_of(*operation_));
+    stream.wait(*operation_->end);
   }
 
  private:
@@ -305,12 +305,12 @@ void NcclCommunicator::barrier(const Caller&) {
 Allocator& NcclCommunicator::buffers(Allocator& memory) {
   const BufferRegistration registration = buffer_registration();
   if (registration == BufferRegistration::none) {
-    log::warn("the buffers of the group {} are not registered: this NCCL is older than 2.19", name());
+    log::warn("the buffers of the group {} are not registered: this NCCL is older than 2.26", name());
     return memory;
   }
   if (!buffers_) {
     log::info("the buffers of the group {} are registered with NCCL{}", name(),
-              registration == BufferRegistration::window ? ", as windows of symmetric memory" : "");
+              registration == BufferRegistration::window ? ", as windows if the GPUs have symmetric memory" : "");
     buffers_.emplace(handle_, memory_);
   }
   return *buffers_;

@@ -46,7 +46,11 @@ NcclHandle::NcclHandle(std::shared_ptr<Device> device, std::shared_ptr<CallWatch
     const std::string operation = under_way();
     return operation.empty() ? "" : fmt::format("the group {}: {}", name_, operation);
   };
-  watch_ = device_->watch({[this] { poll(); }, text, [this] { abandon(); }});
+  watch_ =
+      device_->watch({.check = [this] { poll(); },
+                      .under_way = text,
+                      .abandon = [this] { abandon(); },
+                      .operations = [this] { return is_alive() ? cudaStreamQuery(stream_.handle()) : cudaSuccess; }});
 }
 
 NcclHandle::~NcclHandle() {
@@ -100,35 +104,24 @@ void NcclHandle::poll() {
           state);
 }
 
-void NcclHandle::begin_after(const Event& before) {
-  if (!operations_.empty()) end_of(*operations_.back());
-  stream_.wait(before);
-}
+void NcclHandle::begin_after(const Event& before) { stream_.wait(before); }
 
 std::shared_ptr<NcclHandle::Operation> NcclHandle::enqueued(std::string text) {
-  auto operation = std::make_shared<Operation>(0, std::move(text), nullptr);
+  auto operation = std::make_shared<Operation>(0, std::move(text), stream_.record());
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   device_->check(cudaStreamIsCapturing(stream_.handle(), &capture), "cudaStreamIsCapturing");
   // A recorded call is not in flight, and events cannot be queried during recording.
-  if (capture != cudaStreamCaptureStatusNone) {
-    operation->end = stream_.record();
-    return operation;
-  }
-  while (!operations_.empty() && end_of(*operations_.front()).done()) operations_.pop_front();
+  if (capture != cudaStreamCaptureStatusNone) return operation;
+  while (!operations_.empty() && operations_.front()->end->done()) operations_.pop_front();
   operation->number = operations_begun_++;
   return operations_.emplace_back(std::move(operation));
-}
-
-const Event& NcclHandle::end_of(Operation& operation) {
-  if (operation.end == nullptr) operation.end = stream_.record();
-  return *operation.end;
 }
 
 std::string NcclHandle::under_way() {
   for (const auto& operation : operations_) {
     bool done = false;
     try {
-      done = end_of(*operation).done();
+      done = operation->end->done();
     } catch (const CudaError&) {
       // The GPU itself has failed: no operation counts as complete.
     }

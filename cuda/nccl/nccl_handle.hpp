@@ -45,14 +45,11 @@ class NcclHandle {
   struct Operation {
     std::uint64_t number;
     std::string text;
-    std::unique_ptr<Event> end;  // null: not recorded yet
+    std::unique_ptr<Event> end;
   };
   void begin_after(const Event& before);
   /// Keeps the operation just enqueued until it is complete, unless it is part of a graph that is being recorded.
   std::shared_ptr<Operation> enqueued(std::string text);
-  /// The event after the operation. It is recorded here at the first call, or before the next operation. Streams may
-  /// share a hardware queue, in which an event after a running operation stalls all later work.
-  const Event& end_of(Operation& operation);
 
  private:
   /// The oldest operation in flight, for messages; empty if none.

@@ -25,7 +25,10 @@ namespace trireme::cuda {
 #if TRIREME_NCCL_REGISTERS
 
 BufferRegistration buffer_registration() {
-  if (&ncclMemAlloc == nullptr) return BufferRegistration::none;
+  int version = 0;
+  if (&ncclMemAlloc == nullptr || ncclGetVersion(&version) != ncclSuccess) return BufferRegistration::none;
+  // Before 2.26 ncclMemAlloc rounds each block to the granularity recommended for multicast.
+  if (version < NCCL_VERSION(2, 26, 0)) return BufferRegistration::none;
 #if TRIREME_NCCL_HAS_WINDOWS
   if (&ncclCommWindowRegister != nullptr) return BufferRegistration::window;
 #endif
@@ -43,7 +46,7 @@ class Registered {
       group_->run("ncclCommWindowRegister", [&] {
         return ncclCommWindowRegister(group_->handle(), data, size_bytes, &window_, NCCL_WIN_COLL_SYMMETRIC);
       });
-      return;
+      if (window_ != nullptr || &ncclCommRegister == nullptr) return;
     }
 #endif
     group_->run("ncclCommRegister",
@@ -67,7 +70,7 @@ class Registered {
  private:
   std::shared_ptr<NcclHandle> group_;
 #if TRIREME_NCCL_HAS_WINDOWS
-  ncclWindow_t window_ = nullptr;  // also null where the machine has no symmetric memory
+  ncclWindow_t window_ = nullptr;  // also null if the group has no symmetric memory
 #endif
   void* registration_ = nullptr;
 };

@@ -9,8 +9,8 @@ namespace trireme::cuda {
 /// How the loaded NCCL can register the buffers of a communicator.
 enum class BufferRegistration {
   none,    ///< not at all
-  local,   ///< by ncclCommRegister, from version 2.19 on
-  window,  ///< as a window of symmetric memory, by ncclCommWindowRegister, from version 2.27 on
+  local,   ///< by ncclCommRegister, from version 2.26 on
+  window,  ///< as a window of symmetric memory, by ncclCommWindowRegister, from version 2.27 on; else as `local`
 };
 BufferRegistration buffer_registration();
 

@@ -132,7 +132,8 @@ void Device::wait_until(const std::function<cudaError_t()>& query, const char* c
   }
 }
 
-void Device::throw_hung() const {
+void Device::throw_hung() {
+  is_hung_ = true;
   std::string text;
   for (const Watched& watched : watched_) {
     const std::string one = watched.under_way();
@@ -151,6 +152,18 @@ void Device::throw_hung() const {
 
 void Device::abandon() const {
   for (const Watched& watched : watched_) watched.abandon();
+}
+
+void Device::abandon_unless_complete() const {
+  constexpr double patience_ms = 1000;
+  const Timer timer;
+  for (const Watched& watched : watched_) {
+    for (;;) {
+      const cudaError_t status = watched.operations();
+      if (status == cudaSuccess) break;
+      if (is_hung_ || status != cudaErrorNotReady || timer.elapsed_ms() > patience_ms) return abandon();
+    }
+  }
 }
 
 void Device::wait_for_collectives() {

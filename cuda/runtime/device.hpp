@@ -91,6 +91,7 @@ class Device {
     std::function<std::string()> under_way = [] { return std::string(); };  ///< for messages; empty: nothing
     std::function<void()> abandon = [] {};  ///< ends the communication without other ranks
     std::function<cudaError_t()> collectives = [] { return cudaSuccess; };  ///< queries the stream of collectives
+    std::function<cudaError_t()> operations = [] { return cudaSuccess; };   ///< queries the stream, messages included
   };
   /// Watches `communication` during the lifetime of the token: waits of the host call its `check` repeatedly.
   using Watch = std::shared_ptr<void>;
@@ -100,16 +101,19 @@ class Device {
   /// this rank, and wait only for what they enqueued before it. Messages between two ranks are not waited for: one
   /// posted ahead may depend on work this rank enqueues later.
   void wait_for_collectives();
-  /// Ends all watched communication. Must be called before an error on this rank alone frees memory: freeing waits for
-  /// the GPU, where an operation may wait for a failed rank.
+  /// Ends all watched communication.
   void abandon() const;
+  /// Likewise, unless it ends by itself within a second. Must be called before an error frees memory: freeing waits for
+  /// the GPU, where an operation may wait for a failed rank. After an error that all ranks have met, or whose handler
+  /// goes on, nothing waits, and communication stays usable.
+  void abandon_unless_complete() const;
 
  private:
   std::string latest_launches() const;
   /// Throws the error of a call, with details of the reason.
   [[noreturn]] void fail(cudaError_t status, const char* call, const std::string& details,
                          const std::source_location& location) const;
-  [[noreturn]] void throw_hung() const;
+  [[noreturn]] void throw_hung();
   /// Waits until all but the latest launches on the stream are complete.
   void limit_launches_in_flight(cudaStream_t stream, const char* kernel, const std::source_location& location);
 
@@ -123,6 +127,7 @@ class Device {
   std::unique_ptr<Multiprocessors> multiprocessors_;
   LaunchChecks checks_;
   std::list<Watched> watched_;
+  bool is_hung_ = false;
   double max_wait_s_ = 0;
   double time_to_end_s_ = 10;
   std::promise<void> lives_;  // broken when the device is destroyed

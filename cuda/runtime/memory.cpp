@@ -64,7 +64,7 @@ Buffer DeviceMemory::allocate_by(const Functions& functions, std::size_t size_by
   count_->add(taken);
   return {static_cast<std::byte*>(data), size_bytes,
           [device = device_, count = count_, taken, free = functions.free](std::byte* pointer) {
-            if (std::uncaught_exceptions() > 0) device->abandon();
+            if (std::uncaught_exceptions() > 0) device->abandon_unless_complete();
             free(pointer);
             count->now -= taken;
           }};

@@ -70,7 +70,6 @@ std::vector<Continuation> generate(train::ParallelModel& model, Communicator& wo
     const std::int64_t most = std::min(prompt.max_new_tokens, model.config().max_positions);
     positions = std::max(positions, std::ssize(prompt.tokens) + most);
   }
-  Generator generator(model, world, options, {.positions = positions});
   std::vector<Continuation> results(prompts.size());
   std::size_t given = 0;
   const auto next = [&]() -> std::optional<Prompt> {
@@ -79,9 +78,12 @@ std::vector<Continuation> generate(train::ParallelModel& model, Communicator& wo
     prompt.id = std::to_string(given++);
     return prompt;
   };
-  check_failures(model, world, generator.run(next, [&](const Prompt& prompt, const Continuation& continuation) {
+  const auto keep = [&](const Prompt& prompt, const Continuation& continuation) {
     results[std::stoull(prompt.id)] = continuation;
-  }));
+  };
+  // Its memory is freed before the error: callers go on after one, and unwinding aborts communicators.
+  const std::optional<Failure> failure = Generator(model, world, options, {.positions = positions}).run(next, keep);
+  check_failures(model, world, failure);
   return results;
 }
 

@@ -215,7 +215,7 @@ std::optional<Rewind> CheckpointWriter::rewind(std::int64_t newest) {
   };
   if (!checkpoint::has_checkpoint(store_, world_, is_candidate)) return {};
   const auto step = checkpoint::open_checkpoint(store_, world_, {}, checkpoint::Verification::at_opening, is_candidate);
-  trainer_.await_update();
+  trainer_.finish_update();
   checkpoint::load(*step, world_, state_.tensors());
   state_.store();
   const Rewind rewind = trainer_.rewind(step->manifest().attributes);

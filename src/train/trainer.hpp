@@ -52,6 +52,11 @@ class Trainer {
   /// Makes later work on the compute stream wait for the update in flight, for those that read the parameters or the
   /// optimizer's state other than by a forward.
   void await_update() { model_.data_parallel().wait_for_parameters(); }
+  /// Blocks the host until it is complete: state in host memory may then be overwritten.
+  void finish_update() {
+    await_update();
+    model_.backend().compute_stream().synchronize();
+  }
   /// Compares the ranks with the same parameters (ReplicaCheck). Collective.
   void check_replicas();
   /// Mean loss over all labels of the samples [begin, begin + iterations x batches().max_size()) of `samples`, without

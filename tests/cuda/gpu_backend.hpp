@@ -23,8 +23,6 @@ std::unique_ptr<Backend> make_gpu_backend(const BackendOptions& options);
 /// Makes new streams on fakes slow from now on: they run only if no other can. Work that does not wait for them runs
 /// too early.
 void slow_new_streams(bool slow);
-/// Maps new streams on fakes to this many hardware queues. On a GPU CUDA_DEVICE_MAX_CONNECTIONS does so.
-void set_connections(int count);
 
 inline DeviceChoice gpu_device(DeviceTransport transport = DeviceTransport::nccl, const BackendOptions& options = {}) {
   return {[options] { return make_gpu_backend(options); }, transport};

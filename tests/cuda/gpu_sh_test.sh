@@ -26,8 +26,13 @@ cat >"$scratch/stand_in" <<'P'
 name=${0##*/}
 use() { echo "$1 $name$([ $# -lt 2 ] || echo " $2")" >>"$scratch/uses.log"; }
 kept=$(tar -xOzf "$OUT/gpu-phase-$phase.tar.gz" "gpu-results/phase-$phase.txt" 2>/dev/null | awk '$3 == "s" { print $4 }' | sort | paste -sd,)
-case "$name $*" in *"gtest_list_tests"*) echo Suite. && exit ;; esac
+case "$name $*" in
+  cuda_gpu_kernels_test*gtest_list_tests*) printf '%s.\n  A\n  B\n' Norm Kernels/FlashAttention Suite && exit ;;
+  *gtest_list_tests*) echo Suite. && exit ;;
+esac
 use begin "$kept"
+echo "$phase $name ${TRIREME_WARP_GROUPS:-on}" >>"$scratch/warp_groups.log"
+arguments=$*
 trap 'use end' EXIT
 cache=
 while [ $# -gt 0 ]; do
@@ -40,9 +45,26 @@ case $phase.$name in
   1.cuda_gpu_*) # ends after the other has begun
     for _ in $(seq 50); do [ "$(grep -c begin "$scratch/uses.log")" -lt 2 ] || break; sleep 0.1; done
     [ "$name" != cuda_gpu_shapes_test ] || { echo "[  FAILED  ] Suite.Test (1 ms)" && exit 1; }
+    case $arguments in
+      *filter=Kernels/FlashAttention.\*) # B hangs
+        printf '%s\n' "[ RUN      ] Kernels/FlashAttention.A" "[       OK ] Kernels/FlashAttention.A (1 ms)" \
+          "[ RUN      ] Kernels/FlashAttention.B"
+        exit 124
+        ;;
+      *filter=Kernels/FlashAttention.\*-Kernels/FlashAttention.A:Kernels/FlashAttention.B)
+        echo "[       OK ] Kernels/FlashAttention.C (1 ms)" && exit
+        ;;
+      *filter=Norm.\*) # A takes the GPU from B
+        printf '%s\n' "[ RUN      ] Norm.A" "cudaEventQuery failed: (cudaErrorIllegalAddress)" "[  FAILED  ] Norm.A (1 ms)" \
+          "[ RUN      ] Norm.B" "cudaMalloc failed: (cudaErrorIllegalAddress)" "[  FAILED  ] Norm.B (1 ms)"
+        exit 1
+        ;;
+      *filter=Norm.\*-Norm.A) echo "[       OK ] Norm.B (1 ms)" && exit ;;
+    esac
     echo "[       OK ] Suite.Test (1 ms)"
     ;;
   2.cuda_gpu_training_test | 3.step_gpu_bench) # hangs, in a process group of its own
+    echo "[ RUN      ] Suite.Hangs"
     timeout 60 bash -c 'trap "" TERM; echo $$ >"$scratch/hung"; while :; do sleep 0.1; done'
     ;;
   2.cuda_gpu_ranks_test)
@@ -62,6 +84,7 @@ printf '#!/bin/bash\necho "$*"\n' >"$scratch/one/step_predict"
 # The program trains on the fakes, and keeps the algorithms of its products.
 cat >"$scratch/one/bench/step/gpu.sh" <<'P'
 cd "$(mktemp -d -p "$scratch")" || exit
+echo "$phase peer ${TRIREME_WARP_GROUPS:-on}" >>"$scratch/warp_groups.log"
 echo '{"text": "the ship rows"}' >text.jsonl
 "$1/trireme" corpus build --input text.jsonl --output corpus.h5 --tokenizer bytes --append-eod &&
   "$1/trireme" train --num-layers 1 --hidden-size 16 --num-attention-heads 1 --seq-length 8 --data-path corpus.h5 --lr 0.01 \
@@ -129,7 +152,12 @@ check "phase 1: a failed test is exit status 1" [ $code -eq 1 ]
 check "the table has the parts" [ "$(parts | tr ' ' '\n' | sort | paste -sd' ')" = "fp8 info kernel_times kernels peer predicted shapes steps" ]
 check "the commit and the machine are named" line 'trireme +[0-9]'
 check "the test that failed is counted" line 'FAILED .* shapes +exit status 1; 0 tests passed, 1 failed'
-check "and so are those that passed" line 'passed .* kernels +1 tests passed, 0 failed'
+check "and so are those that passed" line 'passed .* fp8 +1 tests passed, 0 failed'
+check "the tests after one that took the GPU or hung run" line 'FAILED .* kernels +exit status 1; 4 tests passed, 4 failed'
+check "both are named" [ "$(grep '^FAILED: ' "$scratch/one/gpu-results/kernels.txt" | paste -sd';')" = \
+  "FAILED: Norm.A: cudaErrorIllegalAddress;FAILED: Kernels/FlashAttention.B: ended at its limit of 30 s" ]
+check "after it attention by warp groups is off, also in benchmarks" [ "$(grep -v shapes "$scratch/warp_groups.log" | uniq | paste -sd' ')" = \
+  "1 cuda_gpu_kernels_test on 1 cuda_gpu_kernels_test off 1 cuda_gpu_test on 1 step_gpu_bench off 1 kernels_gpu_bench off 1 peer off" ]
 check "the program finds the GPU and trains on it" [ "$(grep -cE '^passed .* (info|peer) ' "$scratch/table")" -eq 2 ]
 check "at most two processes share the GPU, and benchmarks have it for themselves" most_at_once 2
 check "two of them at once" fails most_at_once 1
@@ -145,7 +173,7 @@ check "the products' algorithms are in the tar" [ "$algorithms" -gt 0 ]
 : >"$scratch/caches.log"
 TRIREME_GPU_LIMIT=5 run 2 two
 check "phase 2: a part that hangs is exit status 1" [ $code -eq 1 ]
-check "it is ended at its limit" line 'TIMEOUT +[3-5] s +training +ended at its limit of 5 s'
+check "it is ended at its limit" line 'TIMEOUT +[3-5] s +training +ended at its limit of 5 s in Suite.Hangs'
 check "with its processes" ended
 check "the others run, in order" [ "$(parts)" = "runtime training program ranks grids nccl ncu attention" ]
 check "all of them pass" [ "$(grep -c ^passed "$scratch/table")" -eq 6 ]
@@ -171,4 +199,45 @@ cp /bin/true "$scratch/two/step_gpu_bench"
 OUT='' run 3 two
 check "a part that is skipped is no failure" [ $code -eq 0 ]
 check "its reason is in the table" [ "$(grep -c '^skipped .*check_.* there is no compute-sanitizer here$' "$scratch/table")" -eq 6 ]
+
+# A benchmark on which the GPU fails (exit status 7), and one with a case that fails (1), by kernels that can be kept off.
+cat >"$scratch/two/step_gpu_bench" <<'P'
+#!/bin/bash
+echo "{\"warp groups\": \"${TRIREME_WARP_GROUPS:-on}\"}"
+[ -n "${TRIREME_WARP_GROUPS:-}" ] || exit "$fault"
+P
+# sweep FAULT: exit status of the part, and the lines that it kept.
+sweep() {
+  fault=$1 bash "$gpu" --part sweep "$scratch/two" >"$scratch/printed" 2>&1
+  echo "$? $(cut -d'"' -f4 "$scratch/two/gpu-results/sweep.jsonl" | paste -sd' ')"
+}
+check "steps on which the GPU failed are measured again without these kernels, and fail" [ "$(sweep 7)" = "7 on off" ]
+check "they are not where a case failed alone" [ "$(sweep 1)" = "1 on" ]
+
+# Steps beside PyTorch's, of a program that fails without --no-selftest, or always.
+mkdir "$scratch/three"
+cat >"$scratch/three/trireme" <<'P'
+#!/bin/bash
+metrics='' untested=no
+while [ $# -gt 0 ]; do
+  [ "$1" != --no-selftest ] || untested=yes
+  [ "$1" != --metrics-file ] || metrics=$2
+  shift
+done
+[ -n "$metrics" ] || exit 0
+[ $untested = yes ] && [ "$fails" != always ] || { echo "the GPU hung" && exit 7; }
+for _ in 1 2 3; do echo '{"tokens_per_second": 200}'; done >"$metrics"
+P
+printf '#!/bin/bash\n[[ ${1:-} != *.py ]] || echo 100\n' >"$scratch/tools/python3"
+chmod +x "$scratch/three/trireme"
+# steps FAILS: exit status of the script.
+steps() {
+  fails=$1 MODELS=tiny bash "$(dirname "$gpu")/../bench/step/gpu.sh" --dry-run "$scratch/three" >"$scratch/printed" 2>&1
+  echo $?
+}
+check "a run that failed is exit status 1" [ "$(steps tested)" = 1 ]
+check "it is repeated with --no-selftest" grep -qE '^tiny +1 +trireme +200 ' "$scratch/printed"
+check "and compared with PyTorch's" grep -qE '^ +PyTorch, eager +100 .* 2.00$' "$scratch/printed"
+check "two runs that failed are, too" [ "$(steps always)" = 1 ]
+check "after them PyTorch's is measured alone" grep -qE '^tiny +1 +PyTorch, eager +100 ' "$scratch/printed"
 exit $((failures > 0))

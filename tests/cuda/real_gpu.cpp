@@ -20,7 +20,6 @@ bool have_gpus(int count) {
   return cudaGetDeviceCount(&visible) == cudaSuccess && visible >= count;
 }
 void slow_new_streams(bool /*slow*/) {}
-void set_connections(int /*count*/) {}
 std::unique_ptr<Backend> make_gpu_backend(const BackendOptions& options) {
   // The tests of a process measure each product once.
   static const TemporaryDirectory folder;

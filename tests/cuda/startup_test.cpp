@@ -97,6 +97,11 @@ TEST_F(StartupTestOnFakes, AttentionByWarpGroupsIsUsedOnlyWhereItIsRight) {
       ElementsAre(AllOf(HasSubstr("rank 3 on host node7: attention by warp groups gives wrong results"),
                         HasSubstr("attention bf16 attention by warp groups, causal dropout [270, 1, 1/1, 64]"))));
   EXPECT_FALSE(is_wrong_with_groups_spoiled()) << "another kernel replaces it";
+  setenv("TRIREME_WARP_GROUPS", "off", 1);
+  backend_ = test::make_gpu_backend({.deterministic = true});
+  unsetenv("TRIREME_WARP_GROUPS");
+  EXPECT_THAT(test_kernels(), IsEmpty());
+  EXPECT_FALSE(is_wrong_with_groups_spoiled()) << "they were left out";
 }
 
 }  // namespace

@@ -6,7 +6,8 @@ trireme=$(realpath "$1") && [ -x "$trireme" ] || {
   exit 2
 }
 mpiexec=$2
-source "$(dirname "${BASH_SOURCE[0]}")/../../jobs/lives.sh" # end_idle
+lives=$(dirname "${BASH_SOURCE[0]}")/../../jobs/lives.sh # end_idle, for tests that kill; an archive of tests/gpu.sh has none
+[ ! -f "$lives" ] || source "$lives"
 export LC_ALL=C
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0 # with libraries that are loaded first
 export TRIREME_LOCK_WAIT=0 # a job that is to be refused is refused at once

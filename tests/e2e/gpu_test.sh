@@ -1,7 +1,7 @@
 #!/bin/bash
 # The program on a machine with a GPU, which all ranks share: compared with the CPU, alone and on grids. tests/gpu.sh runs it
 # there, ctest with a library that has fakes of CUDA's libraries instead of a GPU.
-# environment: TRIREME_TEST_RANKS (4): ranks of the largest grid
+# environment: TRIREME_TEST_RANKS (4): ranks of the largest grid; run_limit (180): seconds of each run
 keep_gpus=yes
 source "$(dirname "$0")/functions.sh"
 
@@ -28,10 +28,28 @@ done_by 1 train "${run[@]}" --metrics-file one.jsonl --save one --save-interval 
 check "the log names the backend" grep -q 'backend cuda, GPU 0 (' err
 check "fp32: the losses are the CPU's" same_losses one.jsonl cpu.jsonl 2e-4
 check "the algorithms of products are kept" [ -s algorithms ]
+
+# Ranks that share the GPU.
+refused 4 "more ranks than GPUs" 2 train "${run[@]}"
+grids=("2 --tp 2 --sequence-parallel" "2 --pp 2" "2 --use-distributed-optimizer" "2 --cp 2" "4 --tp 2 --pp 2")
+for grid in "${grids[@]}"; do
+  read -ra words <<<"$grid"
+  [ "${words[0]}" -le "${TRIREME_TEST_RANKS:-4}" ] || continue
+  done_by "${words[0]}" train "${run[@]}" --communicator staged "${words[@]:1}" --metrics-file grid.jsonl
+  check "$grid: the losses of one rank" same_losses grid.jsonl one.jsonl 2e-4
+  rm -f grid.jsonl
+done
+check "the log says that it is slow" grep -q 'staged through host memory, which is slow' err
+
+for backend in cpu cuda; do
+  done_by 1 train "${run[@]:0:${#run[@]}-2}" --backend $backend --fp8-format hybrid --metrics-file fp8.$backend.jsonl
+done
+check "FP8: the losses are the CPU's" same_losses fp8.cuda.jsonl fp8.cpu.jsonl 1e-3
+
+# Launches, and checkpoints between GPU and CPU.
 core=$(taskset --cpu-list --pid $$ | sed 's/.*: //; s/[-,].*//')
-CUDA_DEVICE_MAX_CONNECTIONS=1 timeout -k 5 60 taskset --cpu-list "$core" "$trireme" train "${run[@]}" --dtype bf16 --metrics-file bf16.jsonl >out 2>err
+timeout -k 5 60 taskset --cpu-list "$core" "$trireme" train "${run[@]}" --dtype bf16 --metrics-file bf16.jsonl >out 2>err
 check "a rank that has one core is warned of" grep -qF "each rank has a single core on $(hostname)" err
-check "so are streams that share one queue" grep -q "CUDA_DEVICE_MAX_CONNECTIONS=1: all streams share one queue" err
 check "bf16: the losses are the CPU's" same_losses bf16.jsonl cpu.jsonl 1e-2
 check "and a warning says that small heads are slow" grep -q 'attention runs without tensor cores.* in bf16 ' err
 done_by 1 train "${run[@]}" --metrics-file checked.jsonl --check-launches
@@ -107,23 +125,7 @@ check "--dry-run says what loading and saving take" grep -q 'pinned host memory 
 refused 4 "are free: use more tensor or pipeline ranks, a --micro-batch-size below 4194304" 1 train \
   "${model[@]}" --data-path corpus.h5 --lr 1 --train-iters 1 --micro-batch-size 4194304 --global-batch-size 4194304 --dry-run
 
-# Ranks that share the GPU.
-refused 4 "more ranks than GPUs" 2 train "${run[@]}"
-grids=("2 --tp 2 --sequence-parallel" "2 --pp 2" "2 --use-distributed-optimizer" "2 --cp 2" "4 --tp 2 --pp 2")
-for grid in "${grids[@]}"; do
-  read -ra words <<<"$grid"
-  [ "${words[0]}" -le "${TRIREME_TEST_RANKS:-4}" ] || continue
-  done_by "${words[0]}" train "${run[@]}" --communicator staged "${words[@]:1}" --metrics-file grid.jsonl
-  check "$grid: the losses of one rank" same_losses grid.jsonl one.jsonl 2e-4
-  rm -f grid.jsonl
-done
-check "the log says that it is slow" grep -q 'staged through host memory, which is slow' err
-
 refused 2 "--dtype fp64: the CUDA backend computes in fp32, bf16 and fp16; use --backend cpu" 1 train "${run[@]}" \
   --dtype fp64
-for backend in cpu cuda; do
-  done_by 1 train "${run[@]:0:${#run[@]}-2}" --backend $backend --fp8-format hybrid --metrics-file fp8.$backend.jsonl
-done
-check "FP8: the losses are the CPU's" same_losses fp8.cuda.jsonl fp8.cpu.jsonl 1e-3
 refused 2 "attention heads have 512 channels, and those of up to" 1 train "${run[@]/#16/2048}"
 refused 2 "--deterministic-mode exclude each other" 1 train "${run[@]}" --deterministic-mode

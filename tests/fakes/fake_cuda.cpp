@@ -23,7 +23,6 @@ struct State {
   std::vector<CUstream_st*> streams;
   int streams_made = 0;
   bool slow_streams = false;
-  int connections = 32;
   std::int64_t turns = 0;
   std::set<std::string> loaded;  // kernels
   std::vector<std::string> log;
@@ -158,6 +157,14 @@ Trace take_trace() {
   return std::exchange(s.trace, {});
 }
 std::vector<cudaStream_t>& streams() { return state().streams; }
+cudaStream_t make_stream(int priority) {
+  auto* stream = new CUstream_st;
+  stream->number = state().streams_made++;
+  stream->connection = connection_of(stream->number);
+  stream->priority = priority;
+  stream->slow = state().slow_streams;
+  return state().streams.emplace_back(stream);
+}
 
 void reset(unsigned seed) {
   State fresh;
@@ -208,8 +215,10 @@ void run_next() {
   const GuardedHeap::Access access(guarded_heap());
   run_one();
 }
-int connection_of(int stream) { return stream % state().connections; }
-void set_connections(int count) { state().connections = count; }
+int connection_of(int stream) {
+  constexpr int connections = 32;
+  return stream % connections;
+}
 void load_kernel(const std::string& name) {
   if (state().loaded.insert(name).second) run_all();
 }
@@ -281,12 +290,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
   FAKE_OUTCOME("cudaStreamCreateWithPriority");
-  *stream = new CUstream_st;
-  (*stream)->number = state().streams_made++;
-  (*stream)->connection = connection_of((*stream)->number);
-  (*stream)->priority = priority;
-  (*stream)->slow = state().slow_streams;
-  state().streams.push_back(*stream);
+  *stream = make_stream(priority);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {

@@ -35,10 +35,6 @@ void run_next();
 /// Makes streams created from now on slow: they run only if no other stream can. This provokes orders that are
 /// otherwise rare.
 void make_slow_streams(bool slow);
-/// Maps streams created from now on to this many hardware queues in turn, as CUDA_DEVICE_MAX_CONNECTIONS does; at first
-/// 32. Pieces leave a queue in the order of the host's calls, and run on until they end. One that cannot begin blocks
-/// those of other streams after it.
-void set_connections(int count);
 /// Waits until all that is enqueued has run, at the first call with this name: CUDA loads a kernel at its first launch,
 /// for which it may wait until the GPU is idle.
 void load_kernel(const std::string& name);

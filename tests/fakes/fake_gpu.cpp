@@ -12,7 +12,6 @@ bool have_gpus(int count) {
   return true;
 }
 void slow_new_streams(bool slow) { fake_cuda::make_slow_streams(slow); }
-void set_connections(int count) { fake_cuda::set_connections(count); }
 std::unique_ptr<Backend> make_gpu_backend(const BackendOptions& options) {
   fake_cuda::guard_device_memory();
   fake_cublaslt::behaviour().algorithms = 1;

@@ -67,7 +67,11 @@ struct CUstream_st {
 
 namespace fake_cuda {
 
-/// The hardware queue of the stream with this number.
+/// Makes a stream, which nothing destroys but cudaStreamDestroy.
+cudaStream_t make_stream(int priority);
+/// The hardware queue of the stream with this number: one of 32 in turn, as with CUDA_DEVICE_MAX_CONNECTIONS=32. Pieces
+/// leave a queue in the order of the host's calls, and run on until they end. One that cannot begin blocks those of
+/// other streams after it.
 int connection_of(int stream);
 /// Puts an item on a stream, or into the capture of the stream, if any.
 void push(cudaStream_t stream, Item item);

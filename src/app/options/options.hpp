@@ -105,7 +105,7 @@ class Options {
   /// which may end with them.
   void add_arguments(const std::string& placeholder, std::vector<std::string>* values, const std::string& help);
 
-  /// Makes `parse` refuse a command line without these options.
+  /// Makes `parse` refuse a command line without these options; the help shows "[required]" instead of a default.
   void require(std::initializer_list<const char*> names);
 
   /// Sets the variables. Returns false for `--help`: the help was printed on stdout, and nothing is set. Reports

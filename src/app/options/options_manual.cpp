@@ -17,10 +17,10 @@ CommandManual Options::manual() const {
   for (std::size_t i = 1; i <= entries_.size(); ++i) {
     const bool is_last = i == entries_.size();
     const Entry& entry = entries_[is_last ? 0 : i];
-    const std::string fallback = entry.default_text.empty() ? "" : fmt::format(" [{}]", entry.default_text);
+    const std::string value = entry.required ? "required" : entry.default_text;  // a default cannot apply
     manual.options.push_back({.names = entry.names,
                               .placeholder = entry.placeholder,
-                              .help = entry.help + fallback,
+                              .help = entry.help + (value.empty() ? "" : fmt::format(" [{}]", value)),
                               .section = is_last ? "General" : entry.section,
                               .is_list = entry.arity == Arity::list,
                               .takes_path = names_files(entry)});

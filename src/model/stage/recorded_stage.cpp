@@ -65,7 +65,9 @@ void RecordedStage::begin(std::vector<MicroBatch> micro_batches, const StageMode
       mode.mean_gradient != recorded_mode_.mean_gradient) {
     recordings_.clear();
     rounds_.clear();
+    runs_ = 0;
   }
+  ++runs_;
   recorded_mode_ = mode;
   const MicroBatch& like = micro_batches_.front();
   for (std::size_t i = 0; i < copied_data.size(); ++i) {
@@ -76,6 +78,10 @@ void RecordedStage::begin(std::vector<MicroBatch> micro_batches, const StageMode
     if (weights) loaded_.*loss_gradients[i].gradient = fixed('l', i, weights);
   }
   stage_.begin(std::vector<MicroBatch>(micro_batches_.size(), loaded_), mode);
+}
+
+bool RecordedStage::may_need_idle_gpu() const {
+  return stage_.may_need_idle_gpu() || (mode_.backward && runs_ <= recording_round);
 }
 
 void RecordedStage::load(int micro_batch) {

@@ -41,6 +41,7 @@ class RecordedStage final : public ModelStage {
   Shape boundary_shape(int micro_batch) const override { return stage_.boundary_shape(micro_batch); }
   bool is_first(int chunk) const override { return stage_.is_first(chunk); }
   bool is_last(int chunk) const override { return stage_.is_last(chunk); }
+  bool may_need_idle_gpu() const override;
   bool reads_input_in_backward(int chunk) const override {
     return !mode_.backward && stage_.reads_input_in_backward(chunk);  // in training, `run` keeps a copy
   }
@@ -86,6 +87,7 @@ class RecordedStage final : public ModelStage {
   std::vector<MicroBatch> micro_batches_;
   StageMode mode_;
   StageMode recorded_mode_;
+  int runs_ = 0;       // with backward, since graphs were discarded
   MicroBatch loaded_;  // the fixed addresses
   int loaded_number_ = -1;
   std::map<std::pair<char, std::size_t>, Tensor> fixed_;

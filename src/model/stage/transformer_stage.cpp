@@ -34,6 +34,7 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
       hooks_(hooks),
       shard_(shard),
       has_table_in_head_(config.has_table_in_head()),
+      has_varying_rows_(config.experts.count > 0 && !context.pad_experts),
       sequence_(sequence),
       shape_(longest_shape(context, config, shard, sequence, micro_batch_size, dtype)),
       activations_(context.workspace.allocator(), context.backend),

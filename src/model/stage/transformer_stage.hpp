@@ -54,6 +54,7 @@ class TransformerStage final : public ModelStage {
   bool is_last(int chunk) const override {
     return shard_.last_stage && chunk + 1 == static_cast<int>(shard_.chunks.size());
   }
+  bool may_need_idle_gpu() const override { return has_varying_rows_; }
   bool reads_input_in_backward(int chunk) const override {
     return layers_.reads_input_in_backward(chunk, mode_.backward);
   }
@@ -101,6 +102,7 @@ class TransformerStage final : public ModelStage {
   parallel::ParameterHooks& hooks_;
   StageShard shard_;
   bool has_table_in_head_;
+  bool has_varying_rows_;             // each micro-batch has other numbers of tokens for the experts
   parallel::SequenceShard sequence_;  // shard of the longest micro-batches
   LayerShape shape_;                  // their extents
   ActivationStore activations_;

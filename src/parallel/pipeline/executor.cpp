@@ -188,7 +188,7 @@ void PipelineExecutor::run(const Schedule& schedule, std::function<void()> befor
   }
 
   const int earlier_runs = runs_[{has_backward_, schedule.steps[static_cast<std::size_t>(rank)].size()}]++;
-  is_repeated_ = earlier_runs >= runs_without_receives_ahead;
+  is_repeated_ = earlier_runs >= runs_without_receives_ahead && !stage_.may_need_idle_gpu();
   if (earlier_runs == 0) {
     rehearses_ = true;  // with all receives posted ahead, which takes the most buffers
     walk(schedule);

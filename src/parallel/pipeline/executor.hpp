@@ -20,7 +20,7 @@ namespace trireme::parallel {
 struct ExchangeOptions {
   /// Posts receives two steps ahead of the step that needs them, so that messages are in flight while this rank
   /// computes. Otherwise receives are posted together with the send of the step before. On a GPU this also holds for
-  /// the first three runs of a schedule and before the first step of a shape.
+  /// the first three runs of a schedule, before the first step of a shape, and if Stage::may_need_idle_gpu.
   bool overlap = false;
   /// Optional group of t ranks that all hold the complete message. Each sends 1/t of it, and the receivers gather it on
   /// arrival. Messages whose size t does not divide are sent complete.

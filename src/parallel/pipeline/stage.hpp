@@ -25,6 +25,10 @@ class Stage {
   /// Returns whether backward reads the input of forward again. Otherwise the input is released after forward.
   virtual bool reads_input_in_backward(int /*chunk*/) const { return true; }
 
+  /// Returns whether steps of this run may need an idle GPU even if steps of their shapes ran before: to load kernels
+  /// or record graphs. Receives are then not posted ahead.
+  virtual bool may_need_idle_gpu() const { return false; }
+
   /// Runs `chunk` on `micro_batch`. `input` is empty for the first chunk, `output` for the last. If backward reads
   /// `input`, it stays valid until the chunk's backward_weight of this micro-batch is done. `output` is overwritten.
   virtual void forward(int chunk, int micro_batch, ConstTensorView input, TensorView output) = 0;

@@ -222,11 +222,13 @@ TEST_F(OptionsTest, RequiresMandatoryOptions) {
 }
 
 TEST_F(OptionsTest, PrintsHelpWithAliasesPlaceholdersAndDefaults) {
+  options_.require({"lr"});
   ::testing::internal::CaptureStdout();
   EXPECT_FALSE(parse("--tp nonsense --help"));
   const std::string text = ::testing::internal::GetCapturedStdout();
-  for (const char* expected : {"Usage: trireme train", "Parallelism:", "--tensor-model-parallel-size, --tp N",
-                               "gpipe|1f1b", "[1f1b]", "[1234]", "--data-path FILE...", "--config FILE", "--help"}) {
+  for (const char* expected :
+       {"Usage: trireme train", "Parallelism:", "--tensor-model-parallel-size, --tp N", "gpipe|1f1b", "[1f1b]",
+        "[1234]", "Learning rate. [required]", "--data-path FILE...", "--config FILE", "--help"}) {
     EXPECT_THAT(text, HasSubstr(expected));
   }
 }

@@ -37,6 +37,8 @@ struct ncclComm {
   std::set<std::pair<int, bool>> met{};  // peers of earlier messages, and whether these were sent
   std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<int> outstanding = std::make_shared<int>(0);  // operations
+  // NCCL's own, as its sources of 2.26 to 2.30 have them: the first waits for each operation.
+  cudaStream_t ordered = fake_cuda::make_stream(0), of_host = fake_cuda::make_stream(0);
 };
 
 namespace {
@@ -138,10 +140,18 @@ std::function<void()> enqueuing(const char* function, Parts parts, ncclComm_t co
   const fake_cuda::Demand demand = fake_cuda::collective_demand(comm->blocks, bytes);
   const bool captured = stream->capture != nullptr;
   const auto running = std::make_shared<Running>(Running{std::move(parts)});
+  // NCCL's ncclLaunchFinish. In a hardware queue the event waits for the operation, and all later work for the event.
+  const auto record_end = [=, ordered = comm->ordered] {
+    if (captured) return;
+    const auto passed = std::make_shared<bool>(false);
+    fake_cuda::push(stream, {"record", [] { return true; }, [passed] { *passed = true; }});
+    fake_cuda::push(ordered, {"wait", [passed] { return *passed; }, [] {}});
+  };
   return [=, ranks = comm->ranks, ended = comm->ended, outstanding = comm->outstanding] {
     if (state().peers_lost) {
-      return fake_cuda::enqueue_until(
+      fake_cuda::enqueue_until(
           stream, name, [] {}, [=] { return ended->load(); }, [] {});
+      return record_end();
     }
     if (!captured) ++*outstanding;
     // After a broken rule an operation ends with its communicator, without a result.
@@ -161,6 +171,7 @@ std::function<void()> enqueuing(const char* function, Parts parts, ncclComm_t co
           }
         },
         demand);
+    record_end();
   };
 }
 
