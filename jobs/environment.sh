@@ -12,7 +12,7 @@ fi
 # Launcher of ranks inside a job; srun --mpi=list shows what SLURM was built with. PMIx ends all ranks within seconds once one has
 # died. Once one has exited, the others get a minute to follow: enough after a save. near_gpu.sh binds each rank to the cores and
 # memory near its GPU, so SLURM's binding is off.
-LAUNCH=(srun --mpi=pmix --kill-on-bad-exit=0 --wait=60 --cpu-bind=none
+LAUNCH=(srun --mpi=pmix --export=ALL --kill-on-bad-exit=0 --wait=60 --cpu-bind=none
   ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} "$(dirname "${BASH_SOURCE[0]}")/near_gpu.sh")
 
 # place NODE...: sets PLACE to the launcher's options for as many ranks on each of these nodes as the job has on its own. For
@@ -33,6 +33,3 @@ fi
 
 # Open MPI: if a node has a separate network for MPI, name it, so no other is tried.
 # export OMPI_MCA_btl_tcp_if_include=ib0
-
-# HDF5 locks files; some Lustre and NFS mounts refuse. The program locks the folder it saves to itself.
-export HDF5_USE_FILE_LOCKING=${HDF5_USE_FILE_LOCKING:-BEST_EFFORT}

@@ -32,6 +32,15 @@ void yield_when_crowded() {
   }
 }
 
+/// In an interactive shell of SLURM (srun --pty) Open MPI takes the program for a task of srun, and aborts without
+/// PMIx: there it starts alone.
+void leave_interactive_step() {
+  for (const char* name : {"PMIX_NAMESPACE", "PMI_RANK", "PMI_FD", "OMPI_COMM_WORLD_SIZE"}) {
+    if (std::getenv(name) != nullptr) return;
+  }
+  unsetenv("SLURM_STEP_ID");
+}
+
 /// Checks that the launcher works with this MPI: otherwise every task is alone in its own world.
 void check_launcher(int world_size) {
   if (world_size > 1) return;
@@ -51,6 +60,7 @@ void check_launcher(int world_size) {
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   yield_when_crowded();
+  leave_interactive_step();
   // Alone without a launcher, Open MPI 4 would start a daemon for ranks to be spawned: half of a start's time.
   setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
   // CUDA reads this on initialisation, which MPI may trigger. By default streams share eight queues to the GPU, and

@@ -9,6 +9,7 @@ TensorView Arena::allocate(DType dtype, const Shape& shape) {
   const std::size_t wanted = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
   const std::size_t size_bytes = std::max(alignment, (wanted + alignment - 1) / alignment * alignment);
   std::byte* data = size_bytes <= block_bytes_ / 4 ? take(small_, position_.small, size_bytes, block_bytes_)
+                    : growth_ == Growth::replace   ? take_next(size_bytes)
                                                    : take(large_, position_.large, size_bytes, size_bytes);
   position_.total += size_bytes;
   peak_bytes_ = std::max(peak_bytes_, position_.total);
@@ -27,6 +28,24 @@ std::byte* Arena::take(Blocks& blocks, Mark::Position& position, std::size_t siz
   next.used += size_bytes;
   position = next;
   return data;
+}
+
+std::byte* Arena::take_next(std::size_t size_bytes) {
+  Mark::Position next = position_.large;
+  if (next.used > 0) {
+    large_[next.block++].used = next.used;
+    next.used = 0;
+  }
+  if (next.block == large_.size()) {
+    large_.push_back({allocator_->allocate(size_bytes)});
+  } else if (Buffer& memory = large_[next.block].memory; memory.size_bytes() < size_bytes) {
+    constexpr std::size_t spare = 8;  // a part more: sizes that vary replace it seldom
+    memory = {};                      // first: both may not fit
+    memory = allocator_->allocate(size_bytes + size_bytes / spare);
+  }
+  next.used = size_bytes;
+  position_.large = next;
+  return large_[next.block].memory.data();
 }
 
 std::size_t Arena::reserved_bytes() const {

@@ -31,15 +31,22 @@ class Allocator {
   virtual Buffer allocate(std::size_t size_bytes) = 0;
 };
 
+/// Growth of an arena for a tensor that does not fit into the memory left by earlier ones.
+enum class Growth {
+  append,  ///< by another allocation: addresses stay valid, but tensors of ever new sizes leave memory unused
+  replace  ///< each large tensor has an allocation of its own, by its place in the order, which a larger one replaces
+};
+
 /// Memory allocated in stack order: tensors are freed together by resetting to a mark. It grows in the first steps;
 /// later ones reuse the memory without allocating. Small tensors share blocks. A tensor larger than a quarter of a
 /// block gets a separate allocation, or reuses an earlier one.
 class Arena {
  public:
-  explicit Arena(Allocator& allocator, std::size_t block_bytes = std::size_t{1} << 20)
-      : allocator_(&allocator), block_bytes_(block_bytes) {}
+  explicit Arena(Allocator& allocator, std::size_t block_bytes = std::size_t{1} << 20, Growth growth = Growth::append)
+      : allocator_(&allocator), block_bytes_(block_bytes), growth_(growth) {}
 
   Allocator& allocator() const { return *allocator_; }
+  Growth growth() const { return growth_; }
   /// Returns an uninitialised tensor, aligned to 64 bytes, valid until the arena is reset to an earlier mark.
   TensorView allocate(DType dtype, const Shape& shape);
 
@@ -73,9 +80,12 @@ class Arena {
   /// Takes memory from the first block from `position` on with enough room; else from a new one of `new_block_bytes`.
   /// The rest of skipped blocks is unused until the arena is reset.
   std::byte* take(Blocks& blocks, Mark::Position& position, std::size_t size_bytes, std::size_t new_block_bytes);
+  /// Likewise for a large tensor with Growth::replace: takes the next block, and replaces it if it is too small.
+  std::byte* take_next(std::size_t size_bytes);
 
   Allocator* allocator_;
   std::size_t block_bytes_;
+  Growth growth_;
   Blocks small_, large_;
   Mark position_;
   std::size_t peak_bytes_ = 0;

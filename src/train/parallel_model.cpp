@@ -51,6 +51,14 @@ parallel::ExchangeOptions exchange_of(const model::StageShard& shard, const para
   return {config.overlap_p2p, scatter ? communicators.tensor.get() : nullptr};
 }
 
+std::vector<parallel::Parameter> parameters_of(const model::ModelConfig& config, const model::StageShard& shard,
+                                               const parallel::VocabularyPartition& vocabulary, bool trains) {
+  std::vector<parallel::Parameter> parameters = model::model_parameters(config, shard, vocabulary);
+  if (trains || config.adapters.any()) return parameters;  // beside adapters, which are small, all are frozen
+  for (parallel::Parameter& parameter : parameters) parameter.frozen = true;
+  return parameters;
+}
+
 const ExecutionConfig& validated(const ExecutionConfig& execution, const model::ModelConfig& config,
                                  const parallel::ProcessGrid& grid) {
   validate(execution, config, grid.expert_size(), grid.folds_experts());
@@ -68,6 +76,11 @@ std::unique_ptr<model::RecordedStage> recorded(Backend& backend, model::Transfor
 }
 
 }  // namespace
+
+Growth memory_growth(const model::ModelConfig& config, const ExecutionConfig& execution) {
+  const bool rows_vary = config.experts.count > 0 && !execution.parallel.pad_experts;
+  return rows_vary || !execution.trains ? Growth::replace : Growth::append;
+}
 
 model::StageShard stage_shard(const parallel::PipelineLayout& pipeline, const parallel::ProcessGrid& grid, int rank) {
   const parallel::GridPosition at = grid.position(rank);
@@ -118,9 +131,10 @@ ParallelModel::ParallelModel(Backend& backend, Communicator& world, const parall
       vocabulary_(config.vocabulary, communicators.tensor->rank(), communicators.tensor->size(),
                   execution.vocabulary_multiple, execution.padded_vocabulary_size),
       shard_(shard_of(pipeline_layout_, grid, world.rank(), execution.parallel)),
-      workspace_(buffers_of(*communicators.tensor, backend, execution.parallel), std::size_t{1} << 22),
+      workspace_(buffers_of(*communicators.tensor, backend, execution.parallel), std::size_t{1} << 22,
+                 memory_growth(config, execution)),
       gradient_groups_(gradient_groups_of(communicators)),
-      parameters_(backend, execution.dtype, model::model_parameters(config, shard_, vocabulary_),
+      parameters_(backend, execution.dtype, parameters_of(config, shard_, vocabulary_, execution.trains),
                   execution.parallel.data_parallel, members_of(gradient_groups_),
                   &buffers_of(*communicators.gradient, backend, execution.parallel)),
       data_parallel_(backend, parameters_, gradient_groups_),

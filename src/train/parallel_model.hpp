@@ -17,6 +17,10 @@
 
 namespace trireme::train {
 
+/// Growth of the memory of activations and work. Their sizes change with the tokens of experts, and with the prompts of
+/// a model that is not trained; otherwise the first ones are the largest, and graphs keep their addresses.
+Growth memory_growth(const model::ModelConfig& config, const ExecutionConfig& execution);
+
 /// Optional fields of samples that a model reads; those of running text with these options.
 data::SampleFields sample_fields(const model::ModelConfig& config, const DocumentOptions& documents = {});
 /// The same for training with `execution`. BERT's masked tokens alone are predicted, in as many rows as the chunks of

@@ -81,7 +81,7 @@ StageRehearsal::StageRehearsal(Backend& backend, Communicator& tensor_group, Com
       sequence_(parallel::SequenceShard::of(execution.sequence_length, 0, context_group.size())),
       vocabulary_(config.vocabulary, 0, tensor_group.size(), execution.vocabulary_multiple,
                   execution.padded_vocabulary_size),
-      workspace_(backend),
+      workspace_(backend, std::size_t{1} << 20, memory_growth(config, execution)),
       shard_(shard_of(layers, execution, grid)),
       parameters_(backend, execution.dtype, model_parameters(config, shard_, vocabulary_), {},
                   std::vector<parallel::GradientGroupMember>(shard_.divides_experts() ? 2 : 1)),

@@ -55,6 +55,7 @@ struct ExecutionConfig {
   std::int64_t cross_entropy_chunks = 1;    ///< chunks of a micro-batch's rows in the output layer and the loss
   std::int64_t max_predictions = 0;         ///< BERT: masked tokens of a sample at most; 0: as many as positions
   bool cuda_graphs = false;                 ///< records and replays training steps (RecordedStage)
+  bool trains = true;                       ///< otherwise parameters have no gradients, except adapters
   /// Training micro-batches end with their longest sample; otherwise all have sequence_length positions.
   bool variable_lengths = false;
   ParallelConfig parallel;

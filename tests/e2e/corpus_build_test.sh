@@ -200,7 +200,7 @@ done_by 2 "${more[@]}" --output more.h5
 job=$!
 for _ in $(seq 2000); do
   parts=(again.h5.parts/*)
-  [ ${#parts[@]} -gt 5 ] && break
+  [ ${#parts[@]} -gt 20 ] && break # some of them unfinished
   sleep 0.003
 done
 pkill -STOP -P $job

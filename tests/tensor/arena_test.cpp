@@ -65,6 +65,28 @@ TEST_F(ArenaTest, RewindsToAMarkInBothKindsOfBlocks) {
   EXPECT_EQ(behind.data(), small.data() + 64);
 }
 
+TEST_F(ArenaTest, ReplacesBlocksThatAreTooSmallInTheirPlace) {
+  arena_ = Arena(allocator_, block, Growth::replace);
+  const auto round = [&](std::int64_t varying) {
+    arena_.clear();
+    take(2000);
+    take(varying);
+    take(16);
+    return take(3000).data();
+  };
+  const std::byte* last = round(2000);
+  EXPECT_EQ(arena_.reserved_bytes(), 8000u + 8000 + block + 12032);
+  EXPECT_EQ(round(2100), last);
+  EXPECT_EQ(arena_.reserved_bytes(), 8000u + 8448 + 8448 / 8 + block + 12032);
+  const int buffers = allocator_.buffers;
+  for (const std::int64_t varying : {2300, 1900, 2340, 2000}) EXPECT_EQ(round(varying), last);
+  EXPECT_EQ(allocator_.buffers, buffers);
+  const Arena::Mark mark = arena_.mark();
+  take(5000);
+  arena_.release(mark);
+  EXPECT_EQ(arena_.used_ranges().size(), 4u);
+}
+
 TEST_F(ArenaTest, SkipsBlocksThatAreTooSmall) {
   take(2000);
   arena_.clear();

@@ -317,6 +317,28 @@ TEST(Experts, PaddedHaveTheRowsOfTheirCapacityOnEveryGrid) {
   for (const Layout& layout : all) test::activation_bytes(test::world(), config, layout.with("pad"));
 }
 
+// Rows of the ranks' experts are others in every micro-batch, in tensors with blocks of memory of their own.
+TEST(Experts, NumbersOfTokensThatVaryTakeLittleMoreMemory) {
+  if (test::world().size() != 2) GTEST_SKIP() << "runs on two ranks";
+  TrainingRunConfig config;
+  config.model.hidden = 128;
+  config.model.ffn_hidden = 512;
+  config.model.linear_bias = false;
+  config.model.max_positions = config.s = 256;
+  config.model.experts = {.count = 4};
+  config.batch = 2;
+  config.steps = 8;
+  for (const char* layout : {"ep 2", "ep 2 exchange"}) {
+    TrainingRun run(test::world(), config, layout);
+    run.step();
+    const train::ParallelModel::RunningMemory first = run.gpt.running_memory();
+    for (int step = 1; step < config.steps; ++step) run.step();
+    const train::ParallelModel::RunningMemory last = run.gpt.running_memory();
+    EXPECT_LE(static_cast<double>(last.activations), 1.25 * static_cast<double>(first.activations)) << layout;
+    EXPECT_LE(static_cast<double>(last.work), 1.5 * static_cast<double>(first.work)) << layout;
+  }
+}
+
 TEST(Experts, GraphsNeedPaddedRows) {
   ExecutionConfig execution = layout_of(DType::fp32, 16, 1);
   const auto refusal = [&](double capacity_factor) {

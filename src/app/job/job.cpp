@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <string_view>
 
 #include "io/corpus/corpus_store.hpp"
 #include "src/base/hash.hpp"
@@ -52,6 +54,7 @@ void Job::make_backend(const DeviceOptions& device) {
         world->size() - first[1], cpu_rank, broadcast_text(*world, backend_reason, cpu_rank));
   }
   if (!on_cpu) warn_of_single_cores();
+  if (on_cpu && device.backend == BackendChoice::automatic) warn_of_unused_gpus();
   const std::string own = backend->device_identity();
   ranks_on_device =
       on_cpu ? node.local_size : static_cast<int>(std::ranges::count(all_gather_text(*node_ranks, own), own));
@@ -66,6 +69,13 @@ void Job::warn_of_single_cores() const {
       "each rank has a single core on {}: kernel launches, NCCL's threads, reading and saving share it, and the GPU "
       "waits; give each rank several (srun --cpus-per-task, mpirun --map-by slot:PE=4)",
       fmt::join(hosts, ", "));
+}
+
+void Job::warn_of_unused_gpus() const {
+  const char* gpus = std::getenv("SLURM_GPUS_ON_NODE");
+  if (!is_root() || gpus == nullptr || std::string_view(gpus) == "0") return;
+  log::warn("the job has {} GPUs on a node, but computes on the cores: {}. With --backend cuda such a job ends here.",
+            gpus, backend_reason);
 }
 
 std::string Job::description() const {

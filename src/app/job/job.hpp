@@ -50,6 +50,7 @@ struct Job {
  private:
   void make_backend(const DeviceOptions& device);
   void warn_of_single_cores() const;
+  void warn_of_unused_gpus() const;
   DeviceTransport transport_ = DeviceTransport::nccl;
 };
 

@@ -112,6 +112,7 @@ std::unique_ptr<SavedModel> load_model(Job& job, const SavedModelOptions& option
   config.hidden_dropout = 0;
   config.attention_dropout = 0;
   train::ExecutionConfig execution;
+  execution.trains = false;
   execution.dtype = options.dtype ? *options.dtype : trained_dtype(attributes);
   check_training_type(*job.backend, execution.dtype);
   if (!options.no_selftest) test_kernels(job, execution.dtype, options.device);

@@ -9,7 +9,7 @@ Arena& ActivationStore::open(int chunk, int micro_batch) {
   constexpr std::size_t block_bytes = std::size_t{1} << 22;
   if (number == arenas_.size()) {
     arenas_.push_back(
-        std::make_unique<Arenas>(Arena(allocator_, block_bytes), Arena(backend_.host_memory(), block_bytes)));
+        std::make_unique<Arenas>(Arena(allocator_, block_bytes, growth_), Arena(backend_.host_memory(), block_bytes)));
   }
   free_.erase(number);
   open_[{chunk, micro_batch}] = number;

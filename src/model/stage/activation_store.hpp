@@ -15,8 +15,9 @@ namespace trireme::model {
 /// host memory. A closed arena keeps its memory for a later micro-batch.
 class ActivationStore {
  public:
-  /// Takes device memory from `allocator`, host memory from `backend`; both must live longer.
-  ActivationStore(Allocator& allocator, Backend& backend) : allocator_(allocator), backend_(backend), host_(backend) {}
+  /// Takes device memory from `allocator`, which grows so, and host memory from `backend`; both must live longer.
+  ActivationStore(Allocator& allocator, Growth growth, Backend& backend)
+      : allocator_(allocator), growth_(growth), backend_(backend), host_(backend) {}
 
   /// Opens the lowest-numbered free arena for a micro-batch. The numbers depend only on the schedule.
   Arena& open(int chunk, int micro_batch);
@@ -47,6 +48,7 @@ class ActivationStore {
     Arena device, host;
   };
   Allocator& allocator_;
+  Growth growth_;
   Backend& backend_;
   std::vector<std::unique_ptr<Arenas>> arenas_;
   HostActivations host_;                             // after `arenas_`: its copies end before they are freed

@@ -37,7 +37,7 @@ TransformerStage::TransformerStage(const parallel::TensorContext& context, const
       has_varying_rows_(config.experts.count > 0 && !context.pad_experts),
       sequence_(sequence),
       shape_(longest_shape(context, config, shard, sequence, micro_batch_size, dtype)),
-      activations_(context.workspace.allocator(), context.backend),
+      activations_(context.workspace.allocator(), context.workspace.growth(), context.backend),
       layers_(context, parameters, config, shard, recomputation, hooks, first_layer_unit(), activations_),
       ahead_depths_(std::max(config.ahead.depths, 1)),
       loss_sums_(context.backend, DType::fp64, {LossSums::kinds}) {
