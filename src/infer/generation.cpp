@@ -62,13 +62,19 @@ void unpack(const std::string& text, OrderedRecords& to) {
 
 }  // namespace
 
+std::int64_t longest_text(const train::ParallelModel& model, const std::vector<Prompt>& prompts) {
+  const std::int64_t capacity = model.config().max_positions;
+  std::int64_t longest = 0;
+  for (const Prompt& prompt : prompts) {
+    longest = std::max(longest, std::ssize(prompt.tokens) + std::min(prompt.max_new_tokens, capacity));
+  }
+  return std::min(longest, capacity);
+}
+
 std::vector<Continuation> generate(train::ParallelModel& model, Communicator& world, const std::vector<Prompt>& prompts,
                                    const GenerationOptions& options) {
-  std::int64_t positions = 0;
   for (const Prompt& prompt : prompts) {
     TRIREME_CHECK(!prompt.tokens.empty(), ConfigError, "<prompt> is empty. Try a prompt of at least one character.");
-    const std::int64_t most = std::min(prompt.max_new_tokens, model.config().max_positions);
-    positions = std::max(positions, std::ssize(prompt.tokens) + most);
   }
   std::vector<Continuation> results(prompts.size());
   std::size_t given = 0;
@@ -82,7 +88,8 @@ std::vector<Continuation> generate(train::ParallelModel& model, Communicator& wo
     results[std::stoull(prompt.id)] = continuation;
   };
   // Its memory is freed before the error: callers go on after one, and unwinding aborts communicators.
-  const std::optional<Failure> failure = Generator(model, world, options, {.positions = positions}).run(next, keep);
+  const std::optional<Failure> failure =
+      Generator(model, world, options, {.positions = longest_text(model, prompts)}).run(next, keep);
   check_failures(model, world, failure);
   return results;
 }

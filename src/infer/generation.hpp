@@ -48,6 +48,13 @@ struct GenerationOptions {
   std::function<bool()> interrupted;
 };
 
+/// Returns how many texts of `positions` tokens, at most `most`, have room for their keys and values in the free memory
+/// of every rank. Collective.
+std::int64_t texts_that_fit(train::ParallelModel& model, Communicator& world, std::int64_t positions,
+                            std::int64_t most);
+/// Returns the number of tokens of the longest text: of a prompt and its continuation, at most the model's positions.
+std::int64_t longest_text(const train::ParallelModel& model, const std::vector<Prompt>& prompts);
+
 /// Continues prompts token by token, up to `max_new_tokens` or until a token of `end_tokens` is chosen, which is not
 /// part of the result. Keys and values are cached, so each token costs the work of one position. If a text exceeds the
 /// model's positions, its context restarts with its latest half. Collective over the grid: all data ranks continue all

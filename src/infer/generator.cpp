@@ -13,21 +13,26 @@ namespace {
 /// Returns the batch size, or throws EnvironmentError if its cache exceeds a rank's memory. Collective.
 std::int64_t checked_batch(train::ParallelModel& model, Communicator& world, std::int64_t positions,
                            std::int64_t batch_size) {
-  const model::LayerShape& shape = model.stage().shape();
-  const double bytes = static_cast<double>(model.stage().layers().size()) * static_cast<double>(batch_size) *
-                       static_cast<double>(positions * 2 * shape.kv_columns()) *
-                       static_cast<double>(size_of(shape.dtype));
-  collectively(world, [&] {
-    const auto free = static_cast<double>(model.backend().free_memory_bytes());
-    TRIREME_CHECK(bytes < free, EnvironmentError,
-                  "generation failed: keys and values of {} texts of {} tokens take {:.1f} GiB on a rank, which has "
-                  "{:.1f} GiB free. Try a smaller <batch_size>.",
-                  batch_size, positions, bytes / (1 << 30), free / (1 << 30));
-  });
+  const std::int64_t fit = texts_that_fit(model, world, positions, batch_size);
+  TRIREME_CHECK(fit == batch_size, EnvironmentError,
+                "generation failed: keys and values of {} texts of {} tokens do not fit into the free memory of every "
+                "rank, but those of {} do. Try a smaller <batch_size>.",
+                batch_size, positions, fit);
   return batch_size;
 }
 
 }  // namespace
+
+std::int64_t texts_that_fit(train::ParallelModel& model, Communicator& world, std::int64_t positions,
+                            std::int64_t most) {
+  const model::LayerShape& shape = model.stage().shape();
+  const double bytes = static_cast<double>(model.stage().layers().size()) *
+                       static_cast<double>(positions * 2 * shape.kv_columns()) *
+                       static_cast<double>(size_of(shape.dtype));
+  const auto free = static_cast<double>(model.backend().free_memory_bytes());
+  const auto fit = static_cast<std::int64_t>(std::min(static_cast<double>(most), free / std::max(bytes, 1.0)));
+  return -all_reduce_number(world, -fit, ReduceOp::max);
+}
 
 Generator::Generator(train::ParallelModel& model, Communicator& world, const GenerationOptions& options,
                      const GeneratorUse& use)

@@ -32,6 +32,16 @@ TEST(Generation, WithItsCacheEqualsWholeForwards) {
   }
 }
 
+TEST(Generation, TakesAsManyTextsAsHaveRoom) {
+  Rig rig(layout_of(DType::fp64, 16, 1), small_config(test::model_variants().front(), 0), 0.5);
+  EXPECT_EQ(longest_text(rig.gpt, {{0, "", {1, 2, 3}, 4}, {1, "", {1}, 5}}), 7);
+  EXPECT_EQ(longest_text(rig.gpt, {{0, "", {1, 2, 3}, 1000}}), rig.gpt.config().max_positions);
+  EXPECT_EQ(texts_that_fit(rig.gpt, rig.world, 16, 4), 4);
+  EXPECT_EQ(texts_that_fit(rig.gpt, rig.world, std::int64_t{1} << 40, 4), 0);
+  const std::int64_t positions = 1 << 20, all = texts_that_fit(rig.gpt, rig.world, positions, 1 << 30);
+  EXPECT_NEAR(static_cast<double>(texts_that_fit(rig.gpt, rig.world, 2 * positions, 1 << 30)), all / 2.0, all / 5.0);
+}
+
 TEST(Generation, MatchesTheProbabilitiesOfTraining) {
   for (const test::ModelVariant& variant : test::model_variants()) {
     if (small_config(variant, 0).is_bert()) continue;

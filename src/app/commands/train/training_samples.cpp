@@ -72,7 +72,13 @@ std::optional<train::SampleRecord> TrainingSamples::take(train::ParallelModel& m
   infer::GenerationOptions options;
   options.sampling = sampling_;
   options.end_tokens = tokenizer_->stops();
-  options.batch_size = std::min(max_batch, std::ssize(prompts_));
+  const std::int64_t wanted = std::min(max_batch, std::ssize(prompts_));
+  options.batch_size = infer::texts_that_fit(model, world, infer::longest_text(model, prompts_), wanted);
+  if (options.batch_size == 0) {
+    log::warn("no samples after iteration {}: a rank's free memory has no room for the keys and values of a text",
+              progress.iteration);
+    return {};
+  }
   std::vector<infer::Continuation> continuations;
   try {
     continuations = infer::generate(model, world, prompts_, options);
